@@ -20,3 +20,27 @@ pub mod money;
 pub mod notice;
 pub mod outcome;
 pub mod time;
+
+#[cfg(feature = "books")]
+pub mod apply;
+#[cfg(feature = "books")]
+pub mod batcher;
+#[cfg(feature = "books")]
+mod error;
+#[cfg(feature = "books")]
+pub mod order;
+#[cfg(feature = "books")]
+pub mod register;
+#[cfg(feature = "books")]
+pub mod rules;
+#[cfg(feature = "books")]
+pub mod sink;
+#[cfg(feature = "books")]
+pub mod statement;
+#[cfg(feature = "books")]
+pub mod store;
+#[cfg(feature = "books")]
+pub mod worker;
+
+#[cfg(feature = "books")]
+pub use error::Error;

@@ -1,0 +1,482 @@
+//! A database with its connections: opens transactions, starts over, and hides the engine behind `dyn`.
+//!
+//! Here: one writer behind a fair lock (whoever writes waits in one queue), the bounded reruns, and the
+//! splitting that keeps one poisoned fact from failing its batch. Not here: SQL, or what is decided.
+//!
+//! A connection is taken out of its place while it is used and put back only after a clean end: a future
+//! that is dropped half-way, or an error in the middle, drops the connection with whatever was open on it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::BoxFuture;
+use tokio::sync::{Mutex, MutexGuard, Notify};
+
+use crate::{
+    apply::{self, Batch, Committed, Digest, Repeats},
+    error::Error,
+    ids::{OrderNo, Shop},
+    key::EffectKey,
+    register::{self, Refused, Registered, Registration},
+    rules::Rules,
+    statement::Statement,
+    store::{Counts, Effect, EffectFilter, EffectState, Engine, Finished, KeyId, Lease, OrderView, Repeat},
+    time::Micros,
+};
+
+/// What a program above needs of a database, whatever its engine.
+pub trait Store: Send + Sync + 'static {
+    /// Books a batch in one transaction (or, if it is poisoned, in several).
+    fn book<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<Committed, Error>>;
+    /// Registers an order, and books what waited for it.
+    fn register<'a>(
+        &'a self,
+        registration: &'a Registration,
+    ) -> BoxFuture<'a, Result<Result<Registered, Refused>, Error>>;
+    /// Books held notices whose condition is met; how many. In a healthy system this is 0.
+    fn sweep(&self, now: Micros) -> BoxFuture<'_, Result<usize, Error>>;
+    /// Writes the repeat counters that wait for company.
+    fn flush(&self) -> BoxFuture<'_, Result<(), Error>>;
+    /// Claims effects for one sink.
+    fn claim<'a>(&'a self, lease: &'a Lease) -> BoxFuture<'a, Result<Vec<Effect>, Error>>;
+    /// Records ends under the lease's token; affected rows.
+    fn finish<'a>(&'a self, token: &'a str, finished: &'a [Finished], now: Micros)
+    -> BoxFuture<'a, Result<u64, Error>>;
+    /// Runs an `sql` effect: the user's statement and the mark commit together. `false`: the lease was lost.
+    fn run_sql<'a>(
+        &'a self,
+        token: &'a str,
+        effect: &'a Effect,
+        statement: &'a Statement,
+        now: Micros,
+    ) -> BoxFuture<'a, Result<bool, Error>>;
+    /// Makes a dead effect ready again, with its key; affected rows.
+    fn retry<'a>(&'a self, key: &'a EffectKey, now: Micros) -> BoxFuture<'a, Result<u64, Error>>;
+    /// Everything about one order.
+    fn order<'a>(&'a self, shop: &'a Shop, order_no: &'a OrderNo) -> BoxFuture<'a, Result<Option<OrderView>, Error>>;
+    /// Effects, by key.
+    fn effects<'a>(&'a self, filter: &'a EffectFilter) -> BoxFuture<'a, Result<Vec<Effect>, Error>>;
+    /// One effect.
+    fn effect<'a>(&'a self, key: &'a EffectKey) -> BoxFuture<'a, Result<Option<Effect>, Error>>;
+    /// Gauges; also the answer to "is it there".
+    fn counts(&self) -> BoxFuture<'_, Result<Counts, Error>>;
+    /// Woken whenever something was booked that owes effects.
+    fn owed(&self) -> &Notify;
+    /// The engine's word.
+    fn engine(&self) -> &'static str;
+}
+
+/// Tries of one transaction before the caller is told "not now".
+const TRIES: u32 = 8;
+
+/// A database of one engine.
+pub struct Database<E: Engine> {
+    options: E::Options,
+    rules: Arc<Rules>,
+    writer: Mutex<Seat<E>>,
+    reader: Mutex<Seat<E>>,
+    deferred: std::sync::Mutex<BTreeMap<KeyId, Repeat>>,
+    owed: Notify,
+}
+
+/// Where a connection sits between uses.
+struct Seat<E> {
+    connection: Option<E>,
+    /// Since when commits have followed each other without a break, and when the last ended.
+    busy_since: Instant,
+    idle_since: Instant,
+}
+
+impl<E> Seat<E> {
+    fn empty() -> Self {
+        Self { connection: None, busy_since: Instant::now(), idle_since: Instant::now() }
+    }
+}
+
+/// A connection in use.
+struct InUse<'a, E> {
+    seat: MutexGuard<'a, Seat<E>>,
+    connection: E,
+}
+
+impl<E> InUse<'_, E> {
+    /// After a clean end.
+    fn put_back(mut self) {
+        self.seat.idle_since = Instant::now();
+        self.seat.connection = Some(self.connection);
+    }
+}
+
+impl<E: Engine> Database<E> {
+    /// Opens the database; the tables must be there (see [`Self::migrate`]).
+    pub async fn open(options: E::Options, rules: Arc<Rules>) -> Result<Self, Error> {
+        let database = Self {
+            options,
+            rules,
+            writer: Mutex::new(Seat::empty()),
+            reader: Mutex::new(Seat::empty()),
+            deferred: std::sync::Mutex::default(),
+            owed: Notify::new(),
+        };
+        database.writer().await?.put_back();
+        Ok(database)
+    }
+
+    /// Brings the tables up to date; the numbers of the migrations applied now.
+    pub async fn migrate(options: &E::Options) -> Result<Vec<i64>, Error> {
+        E::connect(options).await?.migrate().await
+    }
+
+    /// Settings that would make an acknowledgement untrue.
+    pub async fn doubts(&self) -> Result<Vec<String>, Error> {
+        let mut writer = self.writer().await?;
+        let doubts = writer.connection.doubts().await?;
+        writer.put_back();
+        Ok(doubts)
+    }
+
+    async fn writer(&self) -> Result<InUse<'_, E>, Error> {
+        let mut seat = self.writer.lock().await;
+        if let Some((busy, rest)) = E::BREATHER {
+            if seat.idle_since.elapsed() >= rest {
+                seat.busy_since = Instant::now();
+            } else if seat.busy_since.elapsed() >= busy {
+                tokio::time::sleep(rest).await;
+                seat.busy_since = Instant::now();
+            }
+        }
+        let connection = match seat.connection.take() {
+            Some(connection) => connection,
+            None => E::connect(&self.options).await?,
+        };
+        Ok(InUse { seat, connection })
+    }
+
+    async fn reader(&self) -> Result<InUse<'_, E>, Error> {
+        let mut seat = self.reader.lock().await;
+        let connection = match seat.connection.take() {
+            Some(connection) => connection,
+            None => E::connect_reader(&self.options).await?,
+        };
+        Ok(InUse { seat, connection })
+    }
+
+    async fn try_book(&self, batch: &Batch) -> Result<Committed, (Error, Digest)> {
+        let fail = |error| (error, 0);
+        let mut writer = self.writer().await.map_err(fail)?;
+        writer.connection.begin().await.map_err(fail)?;
+        let when = if E::READS_BEFORE_DURABLE { Repeats::CountNow } else { Repeats::Defer };
+        match apply::book(&mut writer.connection, batch, &self.rules, when).await {
+            Ok(mut pending) => {
+                writer.connection.commit().await.map_err(fail)?;
+                writer.put_back();
+                self.defer(std::mem::take(&mut pending.repeats));
+                self.owed.notify_waiters();
+                Ok(pending.after_commit())
+            }
+            Err(failed) => {
+                if writer.connection.rollback().await.is_ok() {
+                    writer.put_back();
+                }
+                Err(failed)
+            }
+        }
+    }
+
+    async fn try_register(&self, registration: &Registration) -> Result<Result<Registered, Refused>, (Error, Digest)> {
+        let fail = |error| (error, 0);
+        let mut writer = self.writer().await.map_err(fail)?;
+        writer.connection.begin().await.map_err(fail)?;
+        let done = register::register(&mut writer.connection, registration, &self.rules).await;
+        let done = match done {
+            Ok(Ok((registered, _pending))) => {
+                writer.connection.commit().await.map_err(fail)?;
+                self.owed.notify_waiters();
+                writer.put_back();
+                return Ok(Ok(registered));
+            }
+            Ok(Err(refused)) => Ok(Err(refused)),
+            Err(failed) => Err(failed),
+        };
+        if writer.connection.rollback().await.is_ok() {
+            writer.put_back();
+        }
+        done
+    }
+
+    fn defer(&self, repeats: Vec<Repeat>) {
+        if repeats.is_empty() {
+            return;
+        }
+        let mut deferred = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
+        for repeat in repeats {
+            match deferred.entry(repeat.id.clone()) {
+                std::collections::btree_map::Entry::Vacant(vacant) => drop(vacant.insert(repeat)),
+                std::collections::btree_map::Entry::Occupied(mut have) => {
+                    have.get_mut().times += repeat.times;
+                    have.get_mut().last_seen = repeat.last_seen;
+                }
+            }
+        }
+    }
+
+    async fn book_or_split(&self, batch: &Batch) -> Result<Committed, Error> {
+        let mut learned: Option<Digest> = None;
+        let mut last = Error::conflict("not tried");
+        for attempt in 0..TRIES {
+            let (error, digest) = match self.try_book(batch).await {
+                Ok(committed) => return Ok(committed),
+                Err(failed) => failed,
+            };
+            // The same class of failure over the same readings is no race: the cause is in the batch.
+            let hopeless = !error.is_transient() || (error.is_conflict() && learned == Some(digest) && digest != 0);
+            last = error;
+            if hopeless {
+                return self.split(batch, last).await;
+            }
+            learned = Some(digest);
+            pause(attempt).await;
+        }
+        Err(last)
+    }
+
+    /// Books the two halves apart, facts of one number always together, until the poison is alone.
+    async fn split(&self, batch: &Batch, cause: Error) -> Result<Committed, Error> {
+        let groups = groups(batch);
+        if groups.len() < 2 {
+            tracing::error!(error = %cause, "a fact cannot be booked");
+            return Err(cause);
+        }
+        let (left, right) = groups.split_at(groups.len() / 2);
+        let mut parts = Vec::new();
+        let mut failed = None;
+        for half in [left, right] {
+            let indices: Vec<usize> = half.iter().flatten().copied().collect();
+            let deliveries = indices.iter().filter_map(|&index| batch.deliveries.get(index).cloned()).collect();
+            let part = Batch { deliveries, touched: Vec::new(), now: batch.now };
+            match Box::pin(self.book_or_split(&part)).await {
+                Ok(committed) => parts.push((indices, committed)),
+                Err(error) => {
+                    parts.push((indices, Committed::undecided(&part)));
+                    failed = Some(error);
+                }
+            }
+        }
+        match failed {
+            Some(error) if parts.iter().all(|(_, part)| part.is_undecided()) => Err(error),
+            _ => Ok(Committed::merge(parts, batch.deliveries.len(), batch.now)),
+        }
+    }
+}
+
+/// Deliveries that share a number, by index.
+fn groups(batch: &Batch) -> Vec<Vec<usize>> {
+    let mut of_number = BTreeMap::new();
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (index, delivery) in batch.deliveries.iter().enumerate() {
+        let numbers = delivery.notices.iter().map(|notice| (&notice.merchant, &notice.out_trade_no));
+        let known: Vec<usize> = numbers.clone().filter_map(|number| of_number.get(&number).copied()).collect();
+        let group = known.first().copied().unwrap_or_else(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        for &other in known.iter().skip(1).filter(|&&other| other != group) {
+            let moved = std::mem::take(&mut groups[other]);
+            groups[group].extend(moved);
+            of_number.values_mut().filter(|at| **at == other).for_each(|at| *at = group);
+        }
+        groups[group].push(index);
+        for number in numbers {
+            of_number.insert(number, group);
+        }
+    }
+    groups.retain(|group| !group.is_empty());
+    groups
+}
+
+/// From the third try on a random pause of up to 2^n ms, at most 50.
+async fn pause(attempt: u32) {
+    if attempt >= 1 {
+        let most = (1_u64 << attempt.min(6)).min(50);
+        tokio::time::sleep(Duration::from_micros(rand::random_range(0..=most * 1000))).await;
+    }
+}
+
+impl<E: Engine> Store for Database<E> {
+    fn book<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<Committed, Error>> {
+        Box::pin(self.book_or_split(batch))
+    }
+
+    fn register<'a>(
+        &'a self,
+        registration: &'a Registration,
+    ) -> BoxFuture<'a, Result<Result<Registered, Refused>, Error>> {
+        Box::pin(async move {
+            let mut last = Error::conflict("not tried");
+            for attempt in 0..TRIES {
+                match self.try_register(registration).await {
+                    Ok(done) => return Ok(done),
+                    Err((error, _)) if error.is_transient() => last = error,
+                    Err((error, _)) => return Err(error),
+                }
+                pause(attempt).await;
+            }
+            Err(last)
+        })
+    }
+
+    fn sweep(&self, now: Micros) -> BoxFuture<'_, Result<usize, Error>> {
+        Box::pin(async move {
+            const AT_ONCE: i64 = 100;
+            let mut reader = self.reader().await?;
+            let touched = reader.connection.overdue(AT_ONCE).await?;
+            reader.put_back();
+            if touched.is_empty() {
+                return Ok(0);
+            }
+            let batch = Batch { deliveries: Vec::new(), touched, now };
+            Ok(self.book_or_split(&batch).await?.released())
+        })
+    }
+
+    fn flush(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let waiting = std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner));
+            if waiting.is_empty() {
+                return Ok(());
+            }
+            let repeats: Vec<Repeat> = waiting.into_values().collect();
+            let mut writer = self.writer().await?;
+            writer.connection.begin().await?;
+            writer.connection.count_repeats(&repeats).await?;
+            writer.connection.commit().await?;
+            writer.put_back();
+            Ok(())
+        })
+    }
+
+    fn claim<'a>(&'a self, lease: &'a Lease) -> BoxFuture<'a, Result<Vec<Effect>, Error>> {
+        Box::pin(async move {
+            // A look through the reader first: an idle outbox must not disturb the writer.
+            let mut reader = self.reader().await?;
+            let due = reader.connection.has_due(lease).await?;
+            reader.put_back();
+            if !due {
+                return Ok(Vec::new());
+            }
+            let mut writer = self.writer().await?;
+            let claimed = writer.connection.claim(lease).await?;
+            writer.put_back();
+            Ok(claimed)
+        })
+    }
+
+    fn finish<'a>(
+        &'a self,
+        token: &'a str,
+        finished: &'a [Finished],
+        now: Micros,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        Box::pin(async move {
+            let mut writer = self.writer().await?;
+            let affected = writer.connection.finish(token, finished, now).await?;
+            if finished.iter().any(|end| end.state == EffectState::Dead) {
+                writer.connection.abandon_followers(now).await?;
+            }
+            writer.put_back();
+            Ok(affected)
+        })
+    }
+
+    fn run_sql<'a>(
+        &'a self,
+        token: &'a str,
+        effect: &'a Effect,
+        statement: &'a Statement,
+        now: Micros,
+    ) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move {
+            let done =
+                Finished { key: effect.key.clone(), state: EffectState::Done, due_at: effect.due_at, error: None };
+            let mut writer = self.writer().await?;
+            writer.connection.begin().await?;
+            // The fence first: whoever lost the lease does not get as far as the statement.
+            let result = match writer.connection.finish(token, &[done], now).await {
+                Ok(1) => writer.connection.run_statement(statement, &effect.payload).await.and_then(|affected| {
+                    match statement.expect_rows {
+                        Some(expected) if expected != affected => Err(Error::permanent(format!(
+                            "the statement affected {affected} rows, {expected} were expected"
+                        ))),
+                        _ => Ok(true),
+                    }
+                }),
+                Ok(_) => Ok(false),
+                Err(error) => Err(error),
+            };
+            if let Ok(true) = result {
+                writer.connection.commit().await?;
+                writer.put_back();
+            } else if writer.connection.rollback().await.is_ok() {
+                writer.put_back();
+            }
+            result
+        })
+    }
+
+    fn retry<'a>(&'a self, key: &'a EffectKey, now: Micros) -> BoxFuture<'a, Result<u64, Error>> {
+        Box::pin(async move {
+            let mut writer = self.writer().await?;
+            let affected = writer.connection.retry(key, now).await?;
+            writer.put_back();
+            self.owed.notify_waiters();
+            Ok(affected)
+        })
+    }
+
+    fn order<'a>(&'a self, shop: &'a Shop, order_no: &'a OrderNo) -> BoxFuture<'a, Result<Option<OrderView>, Error>> {
+        Box::pin(async move {
+            let mut reader = self.reader().await?;
+            let view = reader.connection.order(shop, order_no).await?;
+            reader.put_back();
+            Ok(view)
+        })
+    }
+
+    fn effects<'a>(&'a self, filter: &'a EffectFilter) -> BoxFuture<'a, Result<Vec<Effect>, Error>> {
+        Box::pin(async move {
+            let mut reader = self.reader().await?;
+            let effects = reader.connection.effects(filter).await?;
+            reader.put_back();
+            Ok(effects)
+        })
+    }
+
+    fn effect<'a>(&'a self, key: &'a EffectKey) -> BoxFuture<'a, Result<Option<Effect>, Error>> {
+        Box::pin(async move {
+            let mut reader = self.reader().await?;
+            let effect = reader.connection.effect(key).await?;
+            reader.put_back();
+            Ok(effect)
+        })
+    }
+
+    fn counts(&self) -> BoxFuture<'_, Result<Counts, Error>> {
+        Box::pin(async move {
+            let mut reader = self.reader().await?;
+            let counts = reader.connection.counts().await?;
+            reader.put_back();
+            Ok(counts)
+        })
+    }
+
+    fn owed(&self) -> &Notify {
+        &self.owed
+    }
+
+    fn engine(&self) -> &'static str {
+        E::NAME
+    }
+}

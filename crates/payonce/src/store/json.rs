@@ -1,0 +1,341 @@
+//! The one bound JSON array of each statement.
+//!
+//! Here: how rows are spelled for the engines to unfold, with short member names, in one place for all
+//! engines. Not here: SQL. Parts that are not known are null.
+
+use serde::Serialize;
+
+use crate::{
+    order::{Attempt, Number, Order, OrderId},
+    store::{AttemptUpdate, Effect, Evidence, Finished, FlowRow, Held, KeyId, KeyRow, OrderUpdate, Repeat},
+};
+
+/// Rows are made of texts and integers, so serialising them cannot fail.
+fn array<T: Serialize>(rows: impl Iterator<Item = T>) -> String {
+    serde_json::to_string(&rows.collect::<Vec<_>>()).unwrap_or_else(|_| "[]".to_owned())
+}
+
+/// `[{"m":merchant,"n":out_trade_no}]`
+pub(crate) fn numbers(numbers: &[Number]) -> String {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        m: &'a str,
+        n: &'a str,
+    }
+    array(numbers.iter().map(|number| Row { m: number.merchant.as_str(), n: number.out_trade_no.as_str() }))
+}
+
+/// `[{"s":shop,"o":order_no}]`
+pub(crate) fn order_ids(orders: &[OrderId]) -> String {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        s: &'a str,
+        o: &'a str,
+    }
+    array(orders.iter().map(|id| Row { s: id.shop.as_str(), o: id.order_no.as_str() }))
+}
+
+/// `[{"m":merchant,"k":idem_key}]`
+pub(crate) fn keys(keys: &[KeyId]) -> String {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        m: &'a str,
+        k: &'a str,
+    }
+    array(keys.iter().map(|id| Row { m: id.merchant.as_str(), k: id.key.as_str() }))
+}
+
+#[derive(Serialize)]
+struct AttemptJson<'a> {
+    m: &'a str,
+    n: &'a str,
+    s: Option<&'a str>,
+    o: Option<&'a str>,
+    a: Option<i64>,
+    st: &'static str,
+    c: Option<i64>,
+    had: Option<&'a str>,
+}
+
+fn attempt_row<'a>(attempt: &'a Attempt, had: Option<&'a OrderId>) -> AttemptJson<'a> {
+    AttemptJson {
+        m: attempt.number.merchant.as_str(),
+        n: attempt.number.out_trade_no.as_str(),
+        s: attempt.order.as_ref().map(|id| id.shop.as_str()),
+        o: attempt.order.as_ref().map(|id| id.order_no.as_str()),
+        a: attempt.amount,
+        st: attempt.state.as_str(),
+        c: attempt.closed_at.map(|at| at.0),
+        had: had.map(|id| id.order_no.as_str()),
+    }
+}
+
+/// Attempts to insert.
+pub(crate) fn attempts(attempts: &[Attempt]) -> String {
+    array(attempts.iter().map(|attempt| attempt_row(attempt, None)))
+}
+
+/// Attempts to update; `had` is the order_no that was read.
+pub(crate) fn attempt_updates(updates: &[AttemptUpdate]) -> String {
+    array(updates.iter().map(|update| attempt_row(&update.attempt, update.had_order.as_ref())))
+}
+
+#[derive(Serialize)]
+struct OrderJson<'a> {
+    s: &'a str,
+    o: &'a str,
+    k: &'a str,
+    cu: &'a str,
+    a: i64,
+    st: &'static str,
+    p: i64,
+    r: i64,
+    u: i64,
+    v: i64,
+    cl: Option<i64>,
+    pd: Option<i64>,
+    cr: i64,
+    me: &'a str,
+    st0: &'static str,
+    v0: i64,
+}
+
+fn order_row<'a>(order: &'a Order, was: (&'static str, i64)) -> OrderJson<'a> {
+    OrderJson {
+        s: order.id.shop.as_str(),
+        o: order.id.order_no.as_str(),
+        k: order.kind.as_str(),
+        cu: order.money.currency.as_str(),
+        a: order.money.amount,
+        st: order.status.as_str(),
+        p: order.paid,
+        r: order.refunded,
+        u: order.unapplied,
+        v: order.version,
+        cl: order.closed_at.map(|at| at.0),
+        pd: order.paid_at.map(|at| at.0),
+        cr: order.created_at.0,
+        me: &order.meta,
+        st0: was.0,
+        v0: was.1,
+    }
+}
+
+/// Orders to insert.
+pub(crate) fn orders(orders: &[Order]) -> String {
+    array(orders.iter().map(|order| order_row(order, (order.status.as_str(), order.version))))
+}
+
+/// Orders to update; `st0` and `v0` are what was read.
+pub(crate) fn order_updates(updates: &[OrderUpdate]) -> String {
+    array(updates.iter().map(|update| order_row(&update.order, (update.was_status.as_str(), update.was_version))))
+}
+
+#[derive(Serialize)]
+struct KeyJson<'a> {
+    m: &'a str,
+    k: &'a str,
+    t: Option<&'a str>,
+    a: Option<i64>,
+    cu: Option<&'a str>,
+    s: &'a str,
+    o: &'a str,
+    so: &'static str,
+    re: i64,
+    at: i64,
+}
+
+/// Keys to claim.
+pub(crate) fn key_rows(rows: &[KeyRow]) -> String {
+    array(rows.iter().map(|row| KeyJson {
+        m: row.id.merchant.as_str(),
+        k: row.id.key.as_str(),
+        t: row.fingerprint.trade_no.as_ref().map(|trade_no| trade_no.as_str()),
+        a: row.fingerprint.money.map(|money| money.amount),
+        cu: row.fingerprint.money.as_ref().map(|money| money.currency.as_str()),
+        s: row.order.shop.as_str(),
+        o: row.order.order_no.as_str(),
+        so: row.source.as_str(),
+        re: row.repeats,
+        at: row.at.0,
+    }))
+}
+
+#[derive(Serialize)]
+struct RepeatJson<'a> {
+    m: &'a str,
+    k: &'a str,
+    n: i64,
+    at: i64,
+    t: Option<&'a str>,
+    a: Option<i64>,
+    cu: Option<&'a str>,
+}
+
+/// Repeats to count, and what they know.
+pub(crate) fn repeats(repeats: &[Repeat]) -> String {
+    array(repeats.iter().map(|repeat| RepeatJson {
+        m: repeat.id.merchant.as_str(),
+        k: repeat.id.key.as_str(),
+        n: repeat.times,
+        at: repeat.last_seen.0,
+        t: repeat.fingerprint.trade_no.as_ref().map(|trade_no| trade_no.as_str()),
+        a: repeat.fingerprint.money.map(|money| money.amount),
+        cu: repeat.fingerprint.money.as_ref().map(|money| money.currency.as_str()),
+    }))
+}
+
+#[derive(Serialize)]
+struct FlowJson<'a> {
+    m: &'a str,
+    n: &'a str,
+    k: &'a str,
+    ki: &'a str,
+    d: &'static str,
+    s: &'a str,
+    o: &'a str,
+    a: i64,
+    cu: &'a str,
+    t: Option<&'a str>,
+    f: i64,
+    ac: &'a str,
+    cb: Option<&'a str>,
+    oc: Option<i64>,
+    at: i64,
+}
+
+/// Ledger rows.
+pub(crate) fn flow(rows: &[FlowRow]) -> String {
+    array(rows.iter().map(|row| FlowJson {
+        m: row.number.merchant.as_str(),
+        n: row.number.out_trade_no.as_str(),
+        k: row.key.as_str(),
+        ki: &row.kind,
+        d: row.disposition.as_str(),
+        s: row.order.shop.as_str(),
+        o: row.order.order_no.as_str(),
+        a: row.money.amount,
+        cu: row.money.currency.as_str(),
+        t: row.trade_no.as_ref().map(|trade_no| trade_no.as_str()),
+        f: i64::from(row.full_refund),
+        ac: row.account.as_str(),
+        cb: row.callback_id.as_deref(),
+        oc: row.occurred_at.map(|at| at.0),
+        at: row.booked_at.0,
+    }))
+}
+
+#[derive(Serialize)]
+struct EffectJson<'a> {
+    e: &'a str,
+    m: &'a str,
+    k: &'a str,
+    s: &'a str,
+    o: &'a str,
+    ev: &'a str,
+    na: &'a str,
+    si: &'a str,
+    pa: &'a str,
+    af: Option<&'a str>,
+    du: i64,
+    cr: i64,
+}
+
+/// Effects to insert, all ready.
+pub(crate) fn effects(effects: &[Effect]) -> String {
+    array(effects.iter().map(|effect| EffectJson {
+        e: effect.key.as_str(),
+        m: effect.fact.merchant.as_str(),
+        k: effect.fact.key.as_str(),
+        s: effect.order.shop.as_str(),
+        o: effect.order.order_no.as_str(),
+        ev: &effect.event,
+        na: &effect.name,
+        si: &effect.sink,
+        pa: &effect.payload,
+        af: effect.after.as_ref().map(|key| key.as_str()),
+        du: effect.due_at.0,
+        cr: effect.created_at.0,
+    }))
+}
+
+#[derive(Serialize)]
+struct FinishedJson<'a> {
+    e: &'a str,
+    st: &'static str,
+    du: i64,
+    er: Option<&'a str>,
+}
+
+/// Ends of tries.
+pub(crate) fn finished(finished: &[Finished]) -> String {
+    array(finished.iter().map(|end| FinishedJson {
+        e: end.key.as_str(),
+        st: end.state.as_str(),
+        du: end.due_at.0,
+        er: end.error.as_deref(),
+    }))
+}
+
+#[derive(Serialize)]
+struct HeldJson<'a> {
+    m: &'a str,
+    n: &'a str,
+    k: &'a str,
+    f: &'a str,
+    re: &'static str,
+    no: String,
+    cb: Option<&'a str>,
+    se: i64,
+    fi: i64,
+    la: i64,
+}
+
+/// Held notices.
+pub(crate) fn held(held: &[Held]) -> String {
+    array(held.iter().map(|held| HeldJson {
+        m: held.number.merchant.as_str(),
+        n: held.number.out_trade_no.as_str(),
+        k: held.key.as_str(),
+        f: &held.fingerprint,
+        re: held.reason.as_str(),
+        no: serde_json::to_string(&held.notice).unwrap_or_default(),
+        cb: held.callback_id.as_deref(),
+        se: held.seen,
+        fi: held.first_seen.0,
+        la: held.last_seen.0,
+    }))
+}
+
+#[derive(Serialize)]
+struct EvidenceJson<'a> {
+    id: &'a str,
+    ac: &'a str,
+    at: i64,
+    h: &'a str,
+    /// The body as text where it is text, otherwise `x` has its bytes in hex: a JSON text can carry
+    /// neither a NUL nor bytes that are not UTF-8.
+    b: Option<&'a str>,
+    x: Option<String>,
+    bh: &'a str,
+    v: &'a str,
+    ki: Option<&'a str>,
+}
+
+/// Evidence with its bodies: bound in one statement only, because unfolding bodies is what costs.
+pub(crate) fn evidence(evidence: &[Evidence]) -> String {
+    array(evidence.iter().map(|one| {
+        let text = std::str::from_utf8(&one.body).ok().filter(|text| !text.contains('\0'));
+        EvidenceJson {
+            id: &one.id,
+            ac: one.account.as_str(),
+            at: one.received_at.0,
+            h: &one.headers,
+            b: text,
+            x: text.is_none().then(|| one.body.iter().map(|byte| format!("{byte:02x}")).collect()),
+            bh: &one.body_hash,
+            v: &one.verdict,
+            ki: one.key_id.as_deref(),
+        }
+    }))
+}
