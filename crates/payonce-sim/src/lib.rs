@@ -20,5 +20,5 @@ pub mod text;
 
 mod wire;
 
-pub use message::{Request, Response};
+pub use message::{Headers, Request, Response};
 pub use platform::{Notification, Platform, alipay, alipay::Alipay, wechat, wechat::Wechat};

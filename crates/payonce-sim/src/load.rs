@@ -266,7 +266,7 @@ pub fn presign_each(
                 let (url, request) = make(at);
                 let bytes = request.to_http(&url)?;
                 let so_far = done.fetch_add(1, Ordering::Relaxed) + 1;
-                if so_far % 100 == 0 || so_far == count {
+                if so_far.is_multiple_of(100) || so_far == count {
                     progress(so_far);
                 }
                 Ok(bytes)

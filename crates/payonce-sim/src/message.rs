@@ -3,13 +3,16 @@
 //! Both are plain values with the bytes as they are. How they are spelt on a socket lives in `wire.rs`; what makes a
 //! platform content lives in `platform.rs`.
 
+/// Header names and values, in order.
+pub type Headers = Vec<(String, String)>;
+
 /// A callback as a platform would send it, without a destination: headers in order, and the body's exact bytes.
 ///
 /// `Host` and `Content-Length` are added on the way out, unless they are already here (a fault may lie about the length).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Header names and values in the order they are sent.
-    pub headers: Vec<(String, String)>,
+    pub headers: Headers,
     /// The body's bytes.
     pub body: Vec<u8>,
 }
@@ -44,7 +47,7 @@ pub struct Response {
     /// The status code.
     pub status: u16,
     /// Header names and values in the order received or sent.
-    pub headers: Vec<(String, String)>,
+    pub headers: Headers,
     /// The body's bytes, without transfer coding.
     pub body: Vec<u8>,
 }

@@ -3,7 +3,7 @@
 //! By hand and not with a client library, because the courier must hold back a request's last byte, stop in the middle,
 //! repeat a header or lie about a length, which a good client refuses to do. Only `http://`: there is no TLS here.
 
-use crate::message::{Request, Response};
+use crate::message::{Headers, Request, Response};
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
@@ -160,7 +160,7 @@ async fn more(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>, withi
     Ok(())
 }
 
-fn parse_head(head: &str) -> io::Result<(&str, u16, Vec<(String, String)>)> {
+fn parse_head(head: &str) -> io::Result<(&str, u16, Headers)> {
     let mut lines = head.split("\r\n");
     let line = lines.next().unwrap_or_default();
     let mut words = line.splitn(3, ' ');
