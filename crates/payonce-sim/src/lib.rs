@@ -7,6 +7,23 @@
 //!
 //! What does not: anything of payonce. This crate reads the platforms' specifications a second time, by itself, so that
 //! the examiner and the examined share no mistake. It knows no database and no command line, and prints nothing.
+//!
+//! ```no_run
+//! use payonce_sim::{Wechat, courier::{Courier, Plan}};
+//! use std::sync::Arc;
+//!
+//! # async fn deliver() {
+//! // The receiver under test is configured with these keys before the first delivery.
+//! let wechat = Wechat::new("1900000001");
+//! let payment = wechat.payment("A20260131-0007", "4200000000202601310000000007", 100);
+//! let event = Arc::new(wechat.notify_payment(&payment));
+//! // A hundred copies, twenty at a time, each twenty released at one moment.
+//! let plan = Plan { times: 100, concurrency: 20, barrier: true, seed: 7, ..Plan::default() };
+//! let urls = ["http://127.0.0.1:8080/notify/wx".to_owned()];
+//! let report = Courier.deliver_many(&urls, event, plan, |_done, _total| {}).await;
+//! assert_eq!(report.taken, 100);
+//! # }
+//! ```
 
 pub mod auditor;
 pub mod courier;

@@ -18,6 +18,9 @@ use tokio::time::timeout;
 /// How long answers may still come in after the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
+/// An hour: no answer takes longer than a run and [`LAST_ANSWERS`].
+const MICROS_MAX: u64 = 3_600_000_000;
+
 /// What is sent: complete HTTP/1.1 requests.
 #[derive(Clone, Debug)]
 pub enum Source {
@@ -91,7 +94,8 @@ async fn run_all(addr: SocketAddr, source: Source, connections: usize, duration:
     }
     let mut report = LoadReport::default();
     let mut last = started;
-    let mut times = Histogram::<u64>::new(3).map_err(io::Error::other)?;
+    // With fixed bounds: one that grows by itself grows in `record` only and would cut off in `saturating_record`.
+    let mut times = Histogram::<u64>::new_with_bounds(1, MICROS_MAX, 3).map_err(io::Error::other)?;
     while let Some(ended) = tasks.join_next().await {
         let counted = ended.map_err(io::Error::other)?;
         for (status, count) in counted.by_status {
@@ -338,6 +342,14 @@ mod tests {
         assert_eq!(report.by_status.keys().copied().collect::<Vec<_>>(), [204]);
         assert_eq!(receiver.counts().deliveries as u64, report.sent);
         assert_eq!(receiver.counts().distinct, 1);
+
+        receiver.behave(Behaviour { delay: Duration::from_millis(30), ..Behaviour::default() });
+        let slow = Source::Repeated(numbered(8).to_http(&receiver.url()).unwrap());
+        let report = tokio::task::spawn_blocking(move || run(address, &slow, 2, Duration::from_millis(50)))
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(report.p50 >= Duration::from_millis(30) && report.max >= Duration::from_millis(30), "{report:?}");
     }
 
     #[test]
