@@ -180,18 +180,34 @@ pub(crate) async fn book<L: Ledger>(
     rules: &Rules,
     repeats: Repeats,
 ) -> Result<Pending, (Error, Digest)> {
-    let facts = plan::gather(batch).map_err(|error| (error, 0))?;
-    let numbers: BTreeSet<Number> =
-        facts.keys().map(|id| id.number.clone()).chain(batch.touched.iter().cloned()).collect();
-    let numbers: Vec<Number> = numbers.into_iter().collect();
-    let books = Books::read(ledger, &numbers, &facts).await.map_err(|error| (error, 0))?;
-    let digest = books.digest();
-    let plan = Plan::of(batch, facts, books, rules);
+    let (plan, digest) = read(ledger, batch, rules).await.map_err(|error| (error, 0))?;
     write(ledger, batch, plan, repeats).await.map_err(|error| (error, digest))
 }
 
+/// Reads what is known, and decides.
+async fn read<L: Ledger>(ledger: &mut L, batch: &Batch, rules: &Rules) -> Result<(Plan, Digest), Error> {
+    let facts = plan::gather(batch)?;
+    let numbers: BTreeSet<Number> =
+        facts.keys().map(|id| id.number.clone()).chain(batch.touched.iter().cloned()).collect();
+    let numbers: Vec<Number> = numbers.into_iter().collect();
+    let books = Books::read(ledger, &numbers, &facts).await?;
+    let digest = books.digest();
+    Ok((Plan::of(batch, facts, books, rules), digest))
+}
+
+/// For the exercise: a plan made from what is read now, to be written too late.
+#[cfg(feature = "exercise")]
+pub(crate) async fn read_plan<L: Ledger>(ledger: &mut L, batch: &Batch, rules: &Rules) -> Result<Plan, Error> {
+    Ok(read(ledger, batch, rules).await?.0)
+}
+
 /// Writes a plan, in the one lock order: attempts, orders, held, keys, flow, effects, evidence.
-async fn write<L: Ledger>(ledger: &mut L, batch: &Batch, plan: Plan, repeats: Repeats) -> Result<Pending, Error> {
+pub(crate) async fn write<L: Ledger>(
+    ledger: &mut L,
+    batch: &Batch,
+    plan: Plan,
+    repeats: Repeats,
+) -> Result<Pending, Error> {
     let writes = plan.writes();
     if !plan.new_attempts.is_empty() {
         ledger.insert_attempts(&plan.new_attempts).await?;

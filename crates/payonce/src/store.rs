@@ -331,6 +331,8 @@ pub struct Counts {
     pub effects_dead: i64,
     /// When the oldest open effect was due.
     pub oldest_due: Option<Micros>,
+    /// Messages kept that no fact stands for.
+    pub callbacks_unbelieved: i64,
 }
 
 /// What a transaction offers, in the order in which `apply` uses it.
@@ -428,6 +430,8 @@ pub trait Views: Send {
     fn effects(&mut self, filter: &EffectFilter) -> impl Future<Output = Result<Vec<Effect>, Error>> + Send;
     /// One effect.
     fn effect(&mut self, key: &EffectKey) -> impl Future<Output = Result<Option<Effect>, Error>> + Send;
+    /// The body of a kept callback.
+    fn callback_body(&mut self, id: &str) -> impl Future<Output = Result<Option<Vec<u8>>, Error>> + Send;
     /// Gauges.
     fn counts(&mut self) -> impl Future<Output = Result<Counts, Error>> + Send;
 }

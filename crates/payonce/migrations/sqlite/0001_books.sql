@@ -112,7 +112,7 @@ CREATE TABLE payonce_effect (
 ) STRICT;
 
 -- What is waiting, in the order in which it is due; a finished effect leaves this index.
-CREATE INDEX payonce_effect_open ON payonce_effect (sink, state, due_at) WHERE state IN ('ready', 'leased', 'dead');
+CREATE INDEX payonce_effect_open ON payonce_effect (sink, state, due_at) WHERE done_at IS NULL;
 CREATE INDEX payonce_effect_by_order ON payonce_effect (shop, order_no);
 
 -- The bytes behind every fact booked or held, and of signed messages that could not be believed.

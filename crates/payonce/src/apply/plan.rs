@@ -106,7 +106,11 @@ impl Plan {
                 facts.into_iter().for_each(|(id, entry)| planner.unknown_order(&id, &entry, &Books::default()));
                 continue;
             };
-            facts.sort_by(|(a, x), (b, y)| (a.rank, x.notice.occurred_at, a).cmp(&(b.rank, y.notice.occurred_at, b)));
+            facts.sort_by_cached_key(|(id, entry)| {
+                // Whoever knows the amount goes first, so that a copy that does not is its repeat.
+                let notice = &entry.notice;
+                (id.rank, notice.money.is_none(), notice.occurred_at, id.clone())
+            });
             planner.order(case, facts);
         }
         planner.finish()

@@ -279,9 +279,9 @@ impl Outbox for SqliteConnection {
     async fn has_due(&mut self, lease: &Lease) -> Result<bool, Error> {
         const SQL: &str = "\
             SELECT EXISTS (SELECT 1 FROM payonce_effect INDEXED BY payonce_effect_open
-                           WHERE sink = ?1 AND state = 'ready' AND due_at <= ?2)
+                           WHERE done_at IS NULL AND sink = ?1 AND state = 'ready' AND due_at <= ?2)
                 OR EXISTS (SELECT 1 FROM payonce_effect INDEXED BY payonce_effect_open
-                           WHERE sink = ?1 AND state = 'leased' AND lease_until <= ?2)";
+                           WHERE done_at IS NULL AND sink = ?1 AND state = 'leased' AND lease_until <= ?2)";
         let found = rows(self, "look for due effects", query(SQL).bind(lease.sink.clone()).bind(lease.now.0)).await?;
         Ok(found.first().map(|row| row.try_get::<i64, _>(0)).transpose()?.unwrap_or(0) != 0)
     }
@@ -291,12 +291,15 @@ impl Outbox for SqliteConnection {
             UPDATE payonce_effect
             SET state = 'leased', lease_token = ?1, lease_until = ?2, tries = tries + 1
             WHERE effect_key IN (
-                SELECT e.effect_key FROM payonce_effect AS e INDEXED BY payonce_effect_open
-                WHERE e.sink = ?5
-                  AND (e.state = 'ready' AND e.due_at <= ?3 OR e.state = 'leased' AND e.lease_until <= ?3)
-                  AND (e.after IS NULL
-                       OR EXISTS (SELECT 1 FROM payonce_effect AS b WHERE b.effect_key = e.after AND b.state = 'done'))
-                ORDER BY e.due_at LIMIT ?4)
+                SELECT effect_key FROM (
+                    SELECT e.effect_key, e.due_at FROM payonce_effect AS e INDEXED BY payonce_effect_open
+                    WHERE e.done_at IS NULL AND e.sink = ?5 AND e.state = 'ready' AND e.due_at <= ?3
+                      AND (e.after IS NULL OR EXISTS (
+                          SELECT 1 FROM payonce_effect AS b WHERE b.effect_key = e.after AND b.state = 'done'))
+                    UNION ALL
+                    SELECT e.effect_key, e.due_at FROM payonce_effect AS e INDEXED BY payonce_effect_open
+                    WHERE e.done_at IS NULL AND e.sink = ?5 AND e.state = 'leased' AND e.lease_until <= ?3)
+                ORDER BY due_at LIMIT ?4)
             RETURNING effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload, state, after, tries,
                       due_at, last_error, created_at, done_at";
         let query = query(SQL)
@@ -324,7 +327,7 @@ impl Outbox for SqliteConnection {
             UPDATE payonce_effect AS e
             SET state = 'dead', due_at = ?1, last_error = 'the effect it waits for is ' || b.state || ': ' || b.effect_key
             FROM payonce_effect AS b
-            WHERE e.state = 'ready' AND e.after IS NOT NULL AND b.effect_key = e.after
+            WHERE e.done_at IS NULL AND e.state = 'ready' AND e.after IS NOT NULL AND b.effect_key = e.after
               AND b.state IN ('dead', 'cancelled')";
         execute(self, "abandon followers", query(SQL).bind(now.0)).await
     }
@@ -413,13 +416,24 @@ impl Views for SqliteConnection {
         found.first().map(effect).transpose()
     }
 
+    async fn callback_body(&mut self, id: &str) -> Result<Option<Vec<u8>>, Error> {
+        const SQL: &str = "SELECT body FROM payonce_callback WHERE id = ?1";
+        let found = rows(self, "read a callback", query(SQL).bind(id.to_owned())).await?;
+        Ok(found.first().map(|row| row.try_get(0)).transpose()?)
+    }
+
     async fn counts(&mut self) -> Result<Counts, Error> {
         const SQL: &str = "\
             SELECT (SELECT count(*) FROM payonce_quarantine INDEXED BY payonce_quarantine_held WHERE state = 'held'),
-                   (SELECT count(*) FROM payonce_effect INDEXED BY payonce_effect_open WHERE state = 'ready'),
-                   (SELECT count(*) FROM payonce_effect INDEXED BY payonce_effect_open WHERE state = 'leased'),
-                   (SELECT count(*) FROM payonce_effect INDEXED BY payonce_effect_open WHERE state = 'dead'),
-                   (SELECT min(due_at) FROM payonce_effect INDEXED BY payonce_effect_open WHERE state = 'ready')";
+                   (SELECT count(*) FROM payonce_effect INDEXED BY payonce_effect_open
+                    WHERE done_at IS NULL AND state = 'ready'),
+                   (SELECT count(*) FROM payonce_effect INDEXED BY payonce_effect_open
+                    WHERE done_at IS NULL AND state = 'leased'),
+                   (SELECT count(*) FROM payonce_effect INDEXED BY payonce_effect_open
+                    WHERE done_at IS NULL AND state = 'dead'),
+                   (SELECT min(due_at) FROM payonce_effect INDEXED BY payonce_effect_open
+                    WHERE done_at IS NULL AND state = 'ready'),
+                   (SELECT count(*) FROM payonce_callback INDEXED BY payonce_callback_unbelieved WHERE verdict <> 'booked')";
         let found = rows(self, "count", query(SQL)).await?;
         let row = found.first().ok_or_else(|| Error::permanent("count: no row"))?;
         Ok(Counts {
@@ -428,6 +442,7 @@ impl Views for SqliteConnection {
             effects_leased: row.try_get(2)?,
             effects_dead: row.try_get(3)?,
             oldest_due: row.try_get::<Option<i64>, _>(4)?.map(Micros),
+            callbacks_unbelieved: row.try_get(5)?,
         })
     }
 }

@@ -1,0 +1,91 @@
+//! A connection whose n-th statement fails, as a lost network or a full disk would have it.
+//!
+//! Here: the fault. Not here: what must be true afterwards.
+
+use crate::{
+    apply::{Batch, Pending, Repeats},
+    error::Error,
+    rules::Rules,
+    store::{Engine, Ledger},
+};
+
+/// Runs one booking on a connection, failing at one statement.
+pub(super) struct Faulty<E> {
+    connection: E,
+    fail_at: usize,
+}
+
+impl<E: Engine> Faulty<E> {
+    pub(super) const fn new(connection: E, fail_at: usize) -> Self {
+        Self { connection, fail_at }
+    }
+
+    /// Begins, books with the fault, and commits or rolls back as `Database` does.
+    pub(super) async fn book(&mut self, batch: &Batch, rules: &Rules) -> Result<(), Error> {
+        self.connection.begin().await?;
+        let mut faulty = Counting { inner: &mut self.connection, left: self.fail_at };
+        let booked: Result<Pending, _> = crate::apply::book(&mut faulty, batch, rules, Repeats::CountNow).await;
+        match booked {
+            Ok(_) => self.connection.commit().await,
+            Err((error, _)) => {
+                self.connection.rollback().await?;
+                Err(error)
+            }
+        }
+    }
+}
+
+struct Counting<'a, E> {
+    inner: &'a mut E,
+    left: usize,
+}
+
+impl<E> Counting<'_, E> {
+    fn step(&mut self) -> Result<(), Error> {
+        self.left = self.left.checked_sub(1).ok_or_else(|| Error::permanent("this statement was made to fail"))?;
+        Ok(())
+    }
+}
+
+macro_rules! counted {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
+        impl<E: Engine> Ledger for Counting<'_, E> {$(
+            async fn $name(&mut self, $($arg: $type),*) -> Result<$out, Error> {
+                self.step()?;
+                self.inner.$name($($arg),*).await
+            }
+        )*}
+    };
+}
+
+use crate::{
+    key::Fingerprint,
+    order::{Attempt, Number, Order, OrderId},
+    store::{AttemptUpdate, Effect, Evidence, FlowRow, Held, KeyId, KeyRow, OrderUpdate, Repeat},
+    time::Micros,
+};
+
+counted! {
+    begin() -> ();
+    commit() -> ();
+    rollback() -> ();
+    lock_attempts(numbers: &[Number]) -> Vec<Attempt>;
+    lock_orders(orders: &[OrderId]) -> Vec<Order>;
+    attempts_of(orders: &[OrderId]) -> Vec<Attempt>;
+    lock_held(numbers: &[Number]) -> Vec<Held>;
+    booked(keys: &[KeyId]) -> Vec<(KeyId, Fingerprint)>;
+    flow_of(numbers: &[Number]) -> Vec<FlowRow>;
+    insert_attempts(attempts: &[Attempt]) -> ();
+    insert_orders(orders: &[Order]) -> ();
+    claim_keys(keys: &[KeyRow]) -> ();
+    update_orders(orders: &[OrderUpdate]) -> u64;
+    update_attempts(attempts: &[AttemptUpdate]) -> u64;
+    insert_flow(rows: &[FlowRow]) -> ();
+    insert_effects(effects: &[Effect]) -> ();
+    hold(notices: &[Held]) -> ();
+    release(notices: &[Held], at: Micros) -> u64;
+    keep(evidence: &[Evidence]) -> ();
+    keep_unbelieved(evidence: &[Evidence], per_hour: i64) -> ();
+    count_repeats(repeats: &[Repeat]) -> ();
+    overdue(limit: i64) -> Vec<Number>;
+}
