@@ -1,0 +1,1 @@
+//! What people paste where a public key belongs.
