@@ -2,5 +2,11 @@
 //!
 //! Here: the exercise on each engine, `decide` in tables, the embedder's surface, batcher and worker. Not
 //! here: channels and HTTP, which have tests at their own boundaries.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod batcher;
+mod decide;
+mod embed;
 mod sqlite;
+mod support;
+mod worker;
