@@ -65,12 +65,6 @@ impl fmt::Debug for Config {
     }
 }
 
-impl Drop for Config {
-    fn drop(&mut self) {
-        self.api_v3_keys.zeroize();
-    }
-}
-
 /// One account at WeChat Pay.
 pub struct Wechat {
     account: AccountName,
@@ -84,8 +78,15 @@ pub struct Wechat {
 }
 
 impl Wechat {
-    /// Checks the settings.
+    /// Checks the settings. The API v3 keys are wiped from memory here, whatever comes of it; copies that
+    /// the caller made are the caller's.
     pub fn new(mut config: Config) -> Result<Self, ConfigError> {
+        let built = Self::build(&mut config);
+        config.api_v3_keys.zeroize();
+        built
+    }
+
+    fn build(config: &mut Config) -> Result<Self, ConfigError> {
         check_number("mchid", &config.mchid)?;
         for app_id in &config.app_ids {
             check_number("app_ids", app_id)?;

@@ -11,7 +11,7 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use payonce::channel::{Answer, Bearing, Belief, Callback, Channel, Headers, Rejection};
 use payonce_channels::{
-    alipay::{self, Alipay, Algorithm},
+    alipay::{self, Algorithm, Alipay},
     keys::PublicKey,
     wechat::{self, Wechat},
 };
@@ -62,8 +62,10 @@ fn run(channel: &dyn Channel, http: &[u8]) -> Result<Belief, Rejection> {
     let mut lines = std::str::from_utf8(&http[..end]).unwrap().lines();
     let first = lines.next().unwrap();
     let body = http[end + 2..].to_vec();
-    let headers: Headers =
-        lines.map(|line| line.split_once(": ").unwrap()).map(|(name, value)| (name, value.as_bytes().to_vec())).collect();
+    let headers: Headers = lines
+        .map(|line| line.split_once(": ").unwrap())
+        .map(|(name, value)| (name, value.as_bytes().to_vec()))
+        .collect();
     match first.strip_prefix("HTTP/1.1 ") {
         None => channel.believe(&Callback { headers, body }, support::now()),
         Some(rest) => {
@@ -113,7 +115,8 @@ fn check(channel_name: &str, build: impl Fn(&str) -> Box<dyn Channel>) {
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             fs::write(&expected, serde_json::to_string_pretty(&got).unwrap() + "\n").unwrap();
         }
-        let want: Value = serde_json::from_str(&fs::read_to_string(&expected).unwrap_or_else(|_| "null".into())).unwrap();
+        let want: Value =
+            serde_json::from_str(&fs::read_to_string(&expected).unwrap_or_else(|_| "null".into())).unwrap();
         if got != want {
             wrong.push(format!("{name}\n got  {got}\n want {want}"));
         }

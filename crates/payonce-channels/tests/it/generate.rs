@@ -89,11 +89,7 @@ const ALIPAY: &[(&str, &[(&str, Option<&str>)])] = &[
     ("made-waiting", &[("trade_status", Some("WAIT_BUYER_PAY")), ("gmt_payment", None)]),
     (
         "made-refund-partial",
-        &[
-            ("refund_fee", Some("5.00")),
-            ("gmt_refund", Some("2026-01-02 03:10:00.123")),
-            ("out_biz_no", Some("RF_1")),
-        ],
+        &[("refund_fee", Some("5.00")), ("gmt_refund", Some("2026-01-02 03:10:00.123")), ("out_biz_no", Some("RF_1"))],
     ),
     (
         "made-refund-full",

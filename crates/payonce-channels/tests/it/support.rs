@@ -19,7 +19,7 @@ use payonce::{
     time::Micros,
 };
 use payonce_channels::{
-    alipay::{self, Alipay, Algorithm},
+    alipay::{self, Algorithm, Alipay},
     keys::PublicKey,
     wechat::{self, Wechat},
 };
