@@ -100,6 +100,9 @@ impl PublicKey {
 
     fn build(pkcs1: &[u8], form: &'static str, certificate: Option<Certificate>) -> Result<Self, KeyError> {
         let bits = pem::modulus_bits(pkcs1).ok_or(KeyError::Unrecognised)?;
+        if !BITS.contains(&bits) {
+            return Err(KeyError::Unusable);
+        }
         let spki = pem::to_spki(pkcs1);
         let parse = |algorithm| ParsedPublicKey::new(algorithm, &spki).map_err(|_| KeyError::Unusable);
         // The library loads a shorter key under the 2048 bit algorithm and then refuses every signature with
@@ -150,6 +153,9 @@ impl PublicKey {
         self.certificate.as_ref().map(|certificate| certificate.not_after)
     }
 }
+
+/// What the library verifies with; it would load others and refuse every signature.
+const BITS: std::ops::RangeInclusive<usize> = 1024..=8192;
 
 /// The least size with which both platforms sign SHA-256 (Alipay RSA2: opendocs.alipay.com/common/02kf5q).
 pub(crate) const MIN_BITS_SHA256: usize = 2048;
