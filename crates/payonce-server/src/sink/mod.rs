@@ -1,0 +1,9 @@
+//! Where effects leave over the network.
+//!
+//! Here: sinks that need a network client. Not here: retrying (`payonce::worker`), or sinks that need no
+//! network (`payonce::sink`).
+
+mod guard;
+mod webhook;
+
+pub use webhook::{WebhookConfig, WebhookConfigError, WebhookSink};
