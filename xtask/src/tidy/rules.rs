@@ -294,8 +294,10 @@ fn headers(tree: &Tree) -> Vec<Finding> {
     for file in tree.rust() {
         let header: Vec<&str> = file.text.lines().map_while(|line| line.strip_prefix("//!")).collect();
         let text = header.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
-        let is_long =
-            file.path.contains("/src/") && !file.path.ends_with("/tests.rs") && file.text.lines().count() >= 30;
+        // A crate's front page tells its story in its own way.
+        let is_part =
+            file.path.contains("/src/") && !file.path.ends_with("/lib.rs") && !file.path.ends_with("/tests.rs");
+        let is_long = is_part && file.text.lines().count() >= 30;
         if text.len() < 10 {
             found.push(file.whole("opens without a `//!` header that says what lives here"));
         } else if is_long && !(text.contains("Here:") && text.contains("Not here:")) {
