@@ -2,7 +2,10 @@
 //!
 //! Here: which tests or benches, with which environment. Not here: the tests and benches themselves.
 
-use crate::shell::{self, Outcome};
+use crate::{
+    shell::{self, Outcome},
+    test::closing_line,
+};
 
 /// Callbacks per second through the gateway.
 pub(crate) fn bench(arguments: &[&str]) -> Outcome<()> {
@@ -27,19 +30,23 @@ pub(crate) fn soak(rounds: &str) -> Outcome<()> {
     })
 }
 
-/// The fuzz targets are ordinary tests whose engine obeys these variables (bolero-engine, `rng.rs`); the
-/// tests beside them run as always. One thread, so that each target has the processor to itself.
+/// The fuzz targets are ordinary tests with `fuzz` in their path, whose engine obeys these variables
+/// (bolero-engine, `rng.rs`). One thread, so that each target has the processor to itself.
 pub(crate) fn fuzz(seconds: &str) -> Outcome<()> {
     let milliseconds = whole_number("seconds", seconds)?.saturating_mul(1000).to_string();
     shell::step(&format!("fuzz targets of payonce-channels, {seconds} s each"), || {
-        let test = ["test", "--locked", "-p", "payonce-channels", "--tests", "--no-fail-fast"];
-        shell::run(
-            shell::cargo()
-                .args(test)
-                .args(["--", "--test-threads=1", "--nocapture"])
-                .env("BOLERO_RANDOM_TEST_TIME_MS", milliseconds)
-                .env("BOLERO_RANDOM_ITERATIONS", u64::from(u32::MAX).to_string()),
-        )
+        let test = ["test", "--locked", "-p", "payonce-channels", "--lib", "--tests", "--no-fail-fast"];
+        let mut cargo = shell::cargo();
+        cargo.args(test).args(["fuzz", "--", "--test-threads=1", "--nocapture"]);
+        cargo.env("BOLERO_RANDOM_TEST_TIME_MS", milliseconds);
+        cargo.env("BOLERO_RANDOM_ITERATIONS", u32::MAX.to_string());
+        let mut passed = 0;
+        let ok = shell::watch(&mut cargo, |line| passed += closing_line(line).unwrap_or_default().passed)?;
+        match (ok, passed) {
+            (true, 0) => Err("there are no fuzz targets".into()),
+            (true, _) => Ok(()),
+            (false, _) => Err("a target failed, or did not build".into()),
+        }
     })
 }
 

@@ -11,8 +11,8 @@ use crate::{
 
 /// What cargo's closing lines said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sum {
-    passed: u64,
+pub(crate) struct Sum {
+    pub(crate) passed: u64,
     failed: u64,
     ignored: u64,
 }
@@ -66,7 +66,7 @@ fn cargo_test(what: &[&str], sum: &mut Sum) -> Outcome<()> {
 }
 
 /// `test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s`
-fn closing_line(line: &str) -> Option<Sum> {
+pub(crate) fn closing_line(line: &str) -> Option<Sum> {
     let (_, counts) = line.trim_start().strip_prefix("test result: ")?.split_once(". ")?;
     let mut sum = Sum::default();
     for part in counts.split("; ") {

@@ -7,6 +7,8 @@
 //!
 //! They are installed by `cargo xtask peers`. A peer that is missing is a failure and never a skip.
 
+#![allow(clippy::unwrap_used, reason = "tests, all of it")]
+
 use std::{
     io::Write,
     path::{Path, PathBuf},
