@@ -7,6 +7,7 @@
 
 mod peers;
 mod runs;
+mod services;
 mod shell;
 mod test;
 mod tidy;
@@ -22,6 +23,7 @@ Usage: cargo xtask <command>
                         Last line: `N passed, N failed`. --no-install: use what is there, install nothing
   tidy                  checks the code about the code: who may know what, headers, lengths, names. Seconds
   peers                 installs other people's payment software into target/peers, for the interop tests
+  services [--stop]     starts (or ends) real PostgreSQL, MariaDB and seekdb servers for the tests, on loopback
   bench [arguments]     measures callbacks per second through the gateway
   soak [rounds]         runs the tests with many more random rounds (default 200), everything else as usual
   fuzz [seconds]        runs each fuzz target of payonce-channels for so many seconds (default 60)
@@ -47,6 +49,8 @@ fn main() -> ExitCode {
         ["test"] => test::command(true),
         ["test", "--no-install"] => test::command(false),
         ["peers"] => peers::install().map(|folder| println!("peers are in {}", folder.display())),
+        ["services"] => services::start().map(|found| found.iter().for_each(|(name, url)| println!("{name}={url}"))),
+        ["services", "--stop"] => services::stop(),
         ["bench", rest @ ..] => runs::bench(rest),
         ["soak"] => runs::soak("200"),
         ["soak", rounds] => runs::soak(rounds),
