@@ -24,6 +24,8 @@
 
 pub mod alipay;
 mod config;
+#[cfg(test)]
+mod fuzz;
 pub mod keys;
 mod pem;
 mod text;

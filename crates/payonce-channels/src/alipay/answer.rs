@@ -1,8 +1,8 @@
-//! What Alipay answered to an order query.
+//! What Alipay answered to a query of an order or of a refund.
 //!
-//! Here: the signature over the raw bytes of one member, and reading `alipay.trade.query` from it, in the
-//! classic form and in the v3 form (header signature, flat body). Not here: asking (the server).
-//! opendocs.alipay.com/open/02ivbt
+//! Here: the signature over the raw bytes of one member, and reading `alipay.trade.query` and
+//! `alipay.trade.fastpay.refund.query` from it; orders also in the v3 form (header signature, flat body).
+//! Not here: asking (the server). opendocs.alipay.com/open/02ivbt
 //!
 //! A failed, unsigned or undecided answer means "not known", never "unpaid" (F061): it is a belief without
 //! facts. A success without a right signature is a rejection.
@@ -23,16 +23,30 @@ use serde_json::{Map, Value};
 use super::{
     keys::TrustedKeys,
     node,
-    payload::{Owner, Reading, TRADE_CLOSED, TRADE_FINISHED, TRADE_SUCCESS, WAIT_BUYER_PAY, unusable},
+    payload::{Owner, Reading, TRADE_CLOSED, TRADE_FINISHED, TRADE_SUCCESS, WAIT_BUYER_PAY, refund_number, unusable},
 };
 use crate::{
     text::{self, lenient_json, missing, quote, string},
     times,
 };
 
-const ROOT: &[u8] = b"alipay_trade_query_response";
-/// What gateway-level errors are wrapped in instead.
-const ROOT_ERROR: &[u8] = b"error_response";
+/// Which query it answers, by the name of its outermost member. Gateway-level errors are wrapped in a name of
+/// their own.
+const ROOTS: [(&[u8], Query); 3] = [
+    (b"alipay_trade_query_response", Query::Order),
+    (b"alipay_trade_fastpay_refund_query_response", Query::Refund),
+    (b"error_response", Query::Failed),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Query {
+    Order,
+    Refund,
+    Failed,
+}
+
+/// The only `refund_status`; a refund that has not arrived or failed has none (facts 6.5).
+const REFUND_SUCCESS: &str = "REFUND_SUCCESS";
 const SIGN: &[u8] = b"sign";
 
 /// The call succeeded; for a query that says nothing about the payment (opendocs.alipay.com/common/02km9f).
@@ -61,6 +75,10 @@ struct Trade {
     trade_no: Option<Value>,
     total_amount: Option<Value>,
     send_pay_date: Option<Value>,
+    out_request_no: Option<Value>,
+    refund_amount: Option<Value>,
+    refund_status: Option<Value>,
+    gmt_refund_pay: Option<Value>,
     receipt_amount: Option<Value>,
     buyer_pay_amount: Option<Value>,
     invoice_amount: Option<Value>,
@@ -86,12 +104,14 @@ pub(super) fn believe(answer: &Answer, keys: &TrustedKeys, owner: &Owner<'_>) ->
 fn gateway(body: &[u8], keys: &TrustedKeys, owner: &Owner<'_>) -> Result<Belief, Rejection> {
     let members = node::members(body).map_err(|error| Rejection::new(Reason::Malformed, error.why()))?;
     let value = |wanted: &[u8]| members.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
-    let (root, is_error) = match (value(ROOT), value(ROOT_ERROR)) {
-        (Some(root), None) => (root, false),
-        (None, Some(root)) => (root, true),
-        _ => return Err(Rejection::new(Reason::Malformed, "not an answer to alipay.trade.query")),
+    let mut roots = ROOTS.iter().filter_map(|(name, query)| Some((value(name)?, *query)));
+    let (Some((root, query)), None) = (roots.next(), roots.next()) else {
+        return Err(Rejection::new(Reason::Malformed, "not one answer to an order or refund query"));
     };
-    let failed = || parse(root).ok().filter(|trade| is_error || string(&trade.code) != Some(CODE_SUCCESS));
+    let failed = || {
+        let trade = parse(root).ok()?;
+        (query == Query::Failed || string(&trade.code) != Some(CODE_SUCCESS)).then_some(trade)
+    };
     let Some(sign) = value(SIGN) else {
         // Some errors come without a signature. They decide nothing, so they may be told.
         return failed()
@@ -101,7 +121,10 @@ fn gateway(body: &[u8], keys: &TrustedKeys, owner: &Owner<'_>) -> Result<Belief,
     let sign: String =
         serde_json::from_slice(sign).map_err(|_| Rejection::new(Reason::SignatureParts, "sign: no text"))?;
     let key_id = signer(root, &sign, keys)?;
-    let reading = if is_error { parse(root).map(|trade| undecided(&words(&trade))) } else { read(root, owner, true) };
+    let reading = match query {
+        Query::Failed => parse(root).map(|trade| undecided(&words(&trade))),
+        Query::Order | Query::Refund => coded(root, query, owner),
+    };
     belief(reading, key_id, RULE_GATEWAY)
 }
 
@@ -124,7 +147,7 @@ fn v3(
     message.extend_from_slice(&answer.body);
     message.push(b'\n');
     let key_id = signer(&message, &signature, keys)?;
-    belief(read(&answer.body, owner, false), key_id, RULE_V3)
+    belief(parse(&answer.body).and_then(|trade| order(&trade, owner)), key_id, RULE_V3)
 }
 
 fn signer<'k>(message: &[u8], sign: &str, keys: &'k TrustedKeys) -> Result<&'k str, Rejection> {
@@ -146,26 +169,29 @@ fn undecided(word: &str) -> Reading {
     (Vec::new(), Bearing::NotFinal(word.into()))
 }
 
-/// `coded`: whether success is said by a code (classic) or by the HTTP status (v3).
-fn read(node: &[u8], owner: &Owner<'_>, coded: bool) -> Result<Reading, Rejection> {
+/// In the classic form success is said by a code; in v3 by the HTTP status.
+fn coded(node: &[u8], query: Query, owner: &Owner<'_>) -> Result<Reading, Rejection> {
     if node.starts_with(b"\"") {
-        return Err(Rejection::new(
-            Reason::Undecryptable,
-            "an encrypted answer; interface content encryption is not supported",
-        ));
+        let what = "an encrypted answer; interface content encryption is not supported";
+        return Err(Rejection::new(Reason::Undecryptable, what));
     }
     let trade = parse(node)?;
-    if coded && string(&trade.code) != Some(CODE_SUCCESS) {
-        return Ok(undecided(&words(&trade)));
+    match query {
+        _ if string(&trade.code) != Some(CODE_SUCCESS) => Ok(undecided(&words(&trade))),
+        Query::Refund => refund(&trade, owner),
+        Query::Order | Query::Failed => order(&trade, owner),
     }
+}
+
+fn order(trade: &Trade, owner: &Owner<'_>) -> Result<Reading, Rejection> {
     let status = string(&trade.trade_status).ok_or_else(|| missing("trade_status"))?;
     let paid_at = string(&trade.send_pay_date);
     let notice = match status {
         WAIT_BUYER_PAY => return Ok(undecided(status)),
-        TRADE_SUCCESS | TRADE_FINISHED => payment(&trade, owner)?,
+        TRADE_SUCCESS | TRADE_FINISHED => payment(trade, owner)?,
         // Fully refunded or never paid: the payment time tells (facts 6.4). What was refunded is the refund
         // query's to say.
-        TRADE_CLOSED if paid_at.is_some() => payment(&trade, owner)?,
+        TRADE_CLOSED if paid_at.is_some() => payment(trade, owner)?,
         TRADE_CLOSED => owner.notice(number("out_trade_no", &trade.out_trade_no)?, Fact::Closed, Source::Query)?,
         unknown => {
             return Err(Rejection::new(Reason::UnknownState, format!("trade_status: {}", quote(unknown))));
@@ -183,6 +209,27 @@ fn payment(trade: &Trade, owner: &Owner<'_>) -> Result<Notice, Rejection> {
     notice.occurred_at = string(&trade.send_pay_date).and_then(times::read);
     notice.channel_data = data(trade);
     Ok(notice)
+}
+
+/// What a notification does not say: the refund's own amount (F087).
+fn refund(trade: &Trade, owner: &Owner<'_>) -> Result<Reading, Rejection> {
+    match string(&trade.refund_status) {
+        Some(REFUND_SUCCESS) => {}
+        None => return Ok(undecided("refund not done")),
+        Some(other) => {
+            return Err(Rejection::new(Reason::UnknownState, format!("refund_status: {}", quote(other))));
+        }
+    }
+    let out_trade_no = number("out_trade_no", &trade.out_trade_no)?;
+    let trade_no = number("trade_no", &trade.trade_no)?;
+    let given = trade.out_request_no.as_ref().map(|_| number("out_request_no", &trade.out_request_no)).transpose()?;
+    let refund_no = refund_number(given, &trade_no, &out_trade_no);
+    let amount = string(&trade.refund_amount).ok_or_else(|| missing("refund_amount"))?;
+    let mut notice = owner.notice(out_trade_no, Fact::Refund { refund_no, full: false }, Source::Query)?;
+    notice.trade_no = Some(TradeNo::new(trade_no).map_err(|error| unusable("trade_no", &error))?);
+    notice.money = Some(Money::from_decimal(amount, Currency::CNY).map_err(|error| unusable("refund_amount", &error))?);
+    notice.occurred_at = string(&trade.gmt_refund_pay).and_then(times::read);
+    Ok((vec![notice], Bearing::Facts))
 }
 
 /// The same names as in notifications.

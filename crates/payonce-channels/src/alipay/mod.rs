@@ -6,6 +6,8 @@
 
 mod answer;
 mod form;
+#[cfg(test)]
+mod fuzz;
 mod keys;
 mod node;
 mod payload;

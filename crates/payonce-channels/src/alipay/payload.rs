@@ -205,12 +205,8 @@ fn payment(fields: &Fields<'_>, owner: &Owner<'_>) -> Result<Notice, Rejection> 
 fn refund(fields: &Fields<'_>, owner: &Owner<'_>, closes: bool) -> Result<Notice, Rejection> {
     let out_trade_no = fields.number("out_trade_no")?;
     let trade_no = fields.trade_no()?;
-    let refund_no = match fields.get("out_biz_no") {
-        None => NO_REFUND_NUMBER.to_owned(),
-        Some(_) => fields.number("out_biz_no")?,
-    };
-    let given = refund_no != trade_no.as_str() && refund_no != out_trade_no;
-    let refund_no = if given { refund_no.into() } else { NO_REFUND_NUMBER.into() };
+    let given = fields.get("out_biz_no").map(|_| fields.number("out_biz_no")).transpose()?;
+    let refund_no = refund_number(given, trade_no.as_str(), &out_trade_no);
     let refunded = fields.text("refund_fee").and_then(|text| Money::from_decimal(&text, Currency::CNY).ok());
     let full = closes && refunded.is_some() && refunded == Some(total(fields)?);
     let mut notice = owner.notice(out_trade_no, Fact::Refund { refund_no, full }, Source::Callback)?;
@@ -218,6 +214,11 @@ fn refund(fields: &Fields<'_>, owner: &Owner<'_>, closes: bool) -> Result<Notice
     notice.occurred_at = fields.text("gmt_refund").and_then(|text| times::read(&text));
     notice.channel_data = fields.data(&REFUND_DATA);
     Ok(notice)
+}
+
+/// The refund's number where the shop gave one, else [`NO_REFUND_NUMBER`].
+pub(super) fn refund_number(given: Option<String>, trade_no: &str, out_trade_no: &str) -> Box<str> {
+    given.filter(|number| number != trade_no && number != out_trade_no).map_or(NO_REFUND_NUMBER.into(), String::into)
 }
 
 fn total(fields: &Fields<'_>) -> Result<Money, Rejection> {

@@ -4,6 +4,8 @@
 //! here: downloading certificates or asking for orders (the server), API v2 (MD5, XML).
 
 mod decrypt;
+#[cfg(test)]
+mod fuzz;
 mod keys;
 mod payload;
 mod reply;

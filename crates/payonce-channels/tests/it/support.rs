@@ -143,6 +143,32 @@ pub(crate) fn headers_at(signer: &Signer, serial: &str, timestamp: &str, body: &
     .collect()
 }
 
+/// Serial, PEM and key of a self-made platform certificate.
+pub(crate) fn certificate() -> (String, String, rcgen::KeyPair) {
+    let pair = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048).unwrap();
+    let mut params = rcgen::CertificateParams::new(Vec::<String>::new()).unwrap();
+    let serial = [0x00, 0xD7, 0xCE, 0x59, 0xD1, 0xF5, 0x22, 0xD7, 0x01];
+    params.serial_number = Some(rcgen::SerialNumber::from_slice(&serial[1..]));
+    let certificate = params.self_signed(&pair).unwrap();
+    (serial.iter().map(|byte| format!("{byte:02X}")).collect(), certificate.pem(), pair)
+}
+
+/// Headers signed with it.
+pub(crate) fn headers_with(pair: &rcgen::KeyPair, serial: &str, body: &[u8]) -> Headers {
+    use rcgen::SigningKey as _;
+    let text = [format!("{NOW}\nn\n").as_bytes(), body, b"\n"].concat();
+    let signature = STANDARD.encode(pair.sign(&text).unwrap());
+    [
+        ("Wechatpay-Timestamp", NOW.to_string()),
+        ("Wechatpay-Nonce", "n".to_owned()),
+        ("Wechatpay-Signature", signature),
+        ("Wechatpay-Serial", serial.to_owned()),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name, value.into_bytes()))
+    .collect()
+}
+
 /// A signed callback with this body.
 pub(crate) fn signed(body: impl Into<Vec<u8>>) -> Callback {
     let body = body.into();
