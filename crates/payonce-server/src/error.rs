@@ -164,7 +164,9 @@ impl Code {
             }
             Self::NotFound => "There is nothing at this path.",
             Self::MethodNotAllowed => "The path exists and does not take this method.",
-            Self::InvalidJson => "The body is not a JSON text; the message says at which line and column it stops being one.",
+            Self::InvalidJson => {
+                "The body is not a JSON text; the message says at which line and column it stops being one."
+            }
             Self::InvalidRequest => {
                 "A field or parameter is unknown, missing, or has no acceptable value; the message names it and its position."
             }
@@ -192,7 +194,9 @@ impl Code {
             Self::EffectLeased => {
                 "A worker is delivering the effect at this moment, or has died doing so. When its lease ends, it is delivered again by itself."
             }
-            Self::EffectNotDead => "Only a dead effect is retried by hand: this one is done, cancelled, or due by itself.",
+            Self::EffectNotDead => {
+                "Only a dead effect is retried by hand: this one is done, cancelled, or due by itself."
+            }
             Self::AnswerNotBelieved => {
                 "The platform's answer does not verify for this account. Hand in body and headers exactly as received, with `X-Payonce-Answer-Status`."
             }
@@ -312,11 +316,9 @@ mod tests {
     #[test]
     fn the_centres_own_codes_are_kept() {
         use payonce::{money::Money, order::OrderStatus};
-        for refused in [
-            Refused::AmountDiffers(Money::cny(1).unwrap()),
-            Refused::Ended(OrderStatus::Closed),
-            Refused::NoNumber,
-        ] {
+        for refused in
+            [Refused::AmountDiffers(Money::cny(1).unwrap()), Refused::Ended(OrderStatus::Closed), Refused::NoNumber]
+        {
             assert_eq!(Code::of_refused(&refused).as_str(), refused.code());
         }
     }

@@ -54,11 +54,12 @@ pub(crate) async fn take(
             let bearing = belief.bearing.clone();
             (message.parcel(&door, belief), bearing)
         }
-        Err(rejection) => (Err((message, rejection)), Bearing::Facts),
+        Err(rejection) => (Err(Box::new((message, rejection))), Bearing::Facts),
     };
     let parcel = match parcel {
         Ok(parcel) => parcel,
-        Err((message, rejection)) => {
+        Err(not_believed) => {
+            let (message, rejection) = *not_believed;
             booking::reject(&shared, &door, message, &rejection, deadline).await;
             return Err(ApiError::new(Code::AnswerNotBelieved, rejection.to_string()));
         }
@@ -69,8 +70,11 @@ pub(crate) async fn take(
     let booked = booked
         .map_err(|_| ApiError::new(Code::Internal, "the booking failed inside the gateway"))?
         .map_err(|why| ApiError::new(Code::NotKnown, format!("not known yet: {}", why.word())))?;
-    let facts: Vec<Value> =
-        keys.iter().zip(&booked.outcomes).map(|(key, outcome)| json!({"key": key, "outcome": outcome.word()})).collect();
+    let facts: Vec<Value> = keys
+        .iter()
+        .zip(&booked.outcomes)
+        .map(|(key, outcome)| json!({"key": key, "outcome": outcome.word()}))
+        .collect();
     let (bearing, word) = match &bearing {
         Bearing::Facts => ("facts", None),
         Bearing::NotFinal(state) => ("not_final", Some(state)),

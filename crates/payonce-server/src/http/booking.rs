@@ -40,7 +40,7 @@ pub(crate) struct Parcel {
 
 impl Message {
     /// Makes a belief ready to be booked. A fact whose key cannot be spelled is not believed after all.
-    pub(crate) fn parcel(self, door: &Door, belief: Belief) -> Result<Parcel, (Self, Rejection)> {
+    pub(crate) fn parcel(self, door: &Door, belief: Belief) -> Result<Parcel, Box<(Self, Rejection)>> {
         metrics::count_key(door, &belief.key_id);
         let mut keys = Vec::with_capacity(belief.notices.len());
         for notice in &belief.notices {
@@ -48,7 +48,7 @@ impl Message {
                 Ok(key) => keys.push(String::from(key.as_str())),
                 Err(error) => {
                     let rejection = Rejection::new(Reason::MissingField, error.to_string());
-                    return Err((self, rejection.verified_by(&belief.key_id)));
+                    return Err(Box::new((self, rejection.verified_by(&belief.key_id))));
                 }
             }
         }
@@ -165,7 +165,13 @@ fn say_outcome(door: &Door, key: &str, outcome: Outcome, source: &'static str) {
 
 /// Says that a message is not believed: one line, without anything of the message but its size and hash.
 /// Those that the platform did sign are an alarm, and their bytes are kept, as well as can be by `deadline`.
-pub(crate) async fn reject(shared: &Arc<Shared>, door: &Arc<Door>, message: Message, rejection: &Rejection, by: Instant) {
+pub(crate) async fn reject(
+    shared: &Arc<Shared>,
+    door: &Arc<Door>,
+    message: Message,
+    rejection: &Rejection,
+    by: Instant,
+) {
     metrics::count_rejection(door, rejection.reason);
     if let Some(key_id) = &rejection.key_id {
         metrics::count_key(door, key_id);
@@ -178,7 +184,12 @@ pub(crate) async fn reject(shared: &Arc<Shared>, door: &Arc<Door>, message: Mess
         tracing::info!(account, reason, ?detail, source, body_bytes, body_sha256, "a probe, refused as it should be");
     } else if rejection.reason.is_signed() {
         tracing::error!(
-            account, reason, ?detail, source, body_bytes, body_sha256,
+            account,
+            reason,
+            ?detail,
+            source,
+            body_bytes,
+            body_sha256,
             "signed by the platform and not understood: somebody should look"
         );
         let (shared, door) = (Arc::clone(shared), Arc::clone(door));

@@ -94,18 +94,12 @@ async fn find(shared: &Shared, key: &EffectKey) -> Result<Effect, ApiError> {
 }
 
 /// `GET /api/effects/{key}`
-pub(crate) async fn show(
-    State(shared): State<Arc<Shared>>,
-    Path(key): Path<String>,
-) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn show(State(shared): State<Arc<Shared>>, Path(key): Path<String>) -> Result<Json<Value>, ApiError> {
     Ok(Json(full(&find(&shared, &EffectKey::from_books(key)).await?, true)))
 }
 
 /// `POST /api/effects/{key}/retry`: a dead effect becomes ready again, with its key and payload.
-pub(crate) async fn retry(
-    State(shared): State<Arc<Shared>>,
-    Path(key): Path<String>,
-) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn retry(State(shared): State<Arc<Shared>>, Path(key): Path<String>) -> Result<Json<Value>, ApiError> {
     let key = EffectKey::from_books(key);
     let effect = find(&shared, &key).await?;
     let not_dead = |state: EffectState| {

@@ -75,15 +75,15 @@ async fn take(shared: Arc<Shared>, door: Arc<Door>, request: Request<Incoming>, 
     let now = (shared.clock)();
     let callback = Callback { headers: lines(&head.headers), body };
     let belief = door.account.channel.believe(&callback, now);
-    let message =
-        Message { headers: callback.headers, body: callback.body, received_at: now, source: "callback" };
+    let message = Message { headers: callback.headers, body: callback.body, received_at: now, source: "callback" };
     let parcel = match belief {
         Ok(belief) => message.parcel(&door, belief),
-        Err(rejection) => Err((message, rejection)),
+        Err(rejection) => Err(Box::new((message, rejection))),
     };
     let parcel = match parcel {
         Ok(parcel) => parcel,
-        Err((message, rejection)) => {
+        Err(not_believed) => {
+            let (message, rejection) = *not_believed;
             booking::reject(&shared, &door, message, &rejection, deadline).await;
             return refuse(&door, Refusal::Rejected(rejection.reason));
         }

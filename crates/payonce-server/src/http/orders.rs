@@ -23,7 +23,7 @@ use serde_json::{Value, json, value::RawValue};
 use crate::{
     error::{ApiError, Code},
     gateway::{Door, Shared},
-    http::{api_body, apart, effects, time},
+    http::{apart, api_body, effects, time},
 };
 
 #[derive(Deserialize)]
@@ -58,8 +58,7 @@ pub(crate) async fn register(
     let id = registration.id.clone();
     let store = Arc::clone(&shared.store);
     let registered = apart(&shared, async move { store.register(&registration).await }).await??;
-    let registered =
-        registered.map_err(|refused| ApiError::new(Code::of_refused(&refused), refused.to_string()))?;
+    let registered = registered.map_err(|refused| ApiError::new(Code::of_refused(&refused), refused.to_string()))?;
     tracing::info!(shop = %id.shop, order_no = %id.order_no, ?registered, "an order was registered");
     let status = if registered == Registered::Created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(find(&shared, &id).await?)))

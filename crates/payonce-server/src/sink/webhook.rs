@@ -88,11 +88,15 @@ impl WebhookSink {
             return Err(wrong(format!("url: {address} is a private address; set allow_private if that is meant")));
         }
         if config.secrets.is_empty() {
-            return Err(wrong("secrets: at least one is needed, so that the receiver can tell us from a stranger".to_owned()));
+            return Err(wrong(
+                "secrets: at least one is needed, so that the receiver can tell us from a stranger".to_owned(),
+            ));
         }
-        let keys = config.secrets.iter().enumerate().map(|(index, secret)| {
-            key_of(secret).map_err(|why| wrong(format!("secrets[{index}]: {why}")))
-        });
+        let keys = config
+            .secrets
+            .iter()
+            .enumerate()
+            .map(|(index, secret)| key_of(secret).map_err(|why| wrong(format!("secrets[{index}]: {why}"))));
         let keys = keys.collect::<Result<_, _>>()?;
         let client = reqwest::Client::builder()
             .redirect(redirect::Policy::none())
@@ -162,7 +166,11 @@ fn reason(status: reqwest::StatusCode, body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(REASON_CHARS).collect();
     let plain = plain.trim();
-    if plain.is_empty() { format!("answered {}", status.as_u16()) } else { format!("answered {}: {plain}", status.as_u16()) }
+    if plain.is_empty() {
+        format!("answered {}", status.as_u16())
+    } else {
+        format!("answered {}: {plain}", status.as_u16())
+    }
 }
 
 /// An error with everything behind it: what matters ("connection refused") stands last.
@@ -204,7 +212,9 @@ mod tests {
         let value = signatures(&keys, id, &timestamp, payload.as_bytes());
         let headers = |signature: &str| {
             let mut headers = axum::http::HeaderMap::new();
-            for (name, text) in [("webhook-id", id), ("webhook-timestamp", &timestamp), ("webhook-signature", signature)] {
+            for (name, text) in
+                [("webhook-id", id), ("webhook-timestamp", &timestamp), ("webhook-signature", signature)]
+            {
                 headers.insert(name, text.parse().unwrap());
             }
             headers
