@@ -54,28 +54,59 @@ fn decode_once(text: &str) -> Result<Vec<u8>, KeyError> {
     if text.trim().is_empty() {
         return Err(KeyError::Empty);
     }
-    if text.contains("ENCRYPTED") && text.contains("-----BEGIN") {
+    let blocks = blocks(&text);
+    let (first, more) = blocks.split_first().ok_or(KeyError::Empty)?;
+    // A bundle of certificate and private key reads like a certificate, and the secret would stay where it
+    // does not belong.
+    for block in more {
+        refuse_private(block)?;
+    }
+    bytes(first)
+}
+
+fn refuse_private(block: &Block<'_>) -> Result<(), KeyError> {
+    let der = match bytes(block) {
+        Err(private @ KeyError::Private(_)) => return Err(private),
+        // Whatever else stands behind the first block is of no interest.
+        Err(_) => return Ok(()),
+        Ok(der) => der,
+    };
+    match classify(&der) {
+        Form::Private(form) => Err(KeyError::Private(form)),
+        _ => Ok(()),
+    }
+}
+
+struct Block<'t> {
+    label: &'t str,
+    body: &'t str,
+}
+
+fn bytes(block: &Block<'_>) -> Result<Vec<u8>, KeyError> {
+    // PKCS#8 says it in the label, the older form in a header line.
+    if block.label.contains("ENCRYPTED") || block.body.contains("ENCRYPTED") && block.body.contains("Proc-Type") {
         return Err(KeyError::Private("encrypted private key"));
     }
-    let body = first_block(&text);
-    let compact: String =
-        body.chars().filter(|char| !char.is_whitespace() && !matches!(char, '"' | '\'' | '\u{FEFF}')).collect();
+    let is_ignored = |char: char| char.is_whitespace() || matches!(char, '"' | '\'' | '\u{FEFF}');
+    let compact: String = block.body.chars().filter(|&char| !is_ignored(char)).collect();
     if compact.is_empty() {
         return Err(KeyError::Empty);
     }
     PASTED.decode(compact.as_bytes()).map_err(|_| KeyError::NotBase64)
 }
 
-/// What stands between the first BEGIN line and the next dashes; the whole text if there is no BEGIN line.
-fn first_block(text: &str) -> &str {
-    let Some((_, rest)) = text.split_once("-----BEGIN") else {
-        return text;
-    };
-    // The label ends with the next dashes, which may stand on the same line as the base64.
-    let Some((_, rest)) = rest.split_once("-----") else {
-        return "";
-    };
-    rest.split_once("-----").map_or(rest, |(body, _)| body)
+/// What stands between each BEGIN line and the next dashes; the whole text if there is no BEGIN line.
+fn blocks(text: &str) -> Vec<Block<'_>> {
+    let mut pieces = text.split("-----BEGIN");
+    let before = pieces.next().unwrap_or_default();
+    let found: Vec<Block<'_>> = pieces
+        .map(|piece| {
+            // The label ends with the next dashes, which may stand on the same line as the base64.
+            let (label, rest) = piece.split_once("-----").unwrap_or((piece, ""));
+            Block { label, body: rest.split_once("-----").map_or(rest, |(body, _)| body) }
+        })
+        .collect();
+    if found.is_empty() { vec![Block { label: "", body: before }] } else { found }
 }
 
 /// What a DER text is.

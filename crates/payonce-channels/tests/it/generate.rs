@@ -83,8 +83,10 @@ const WECHAT: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
+type Changes = &'static [(&'static str, Option<&'static str>)];
+
 /// Name and what differs from a plain payment.
-const ALIPAY: &[(&str, &[(&str, Option<&str>)])] = &[
+const ALIPAY: &[(&str, Changes)] = &[
     ("made-finished", &[("trade_status", Some("TRADE_FINISHED"))]),
     ("made-waiting", &[("trade_status", Some("WAIT_BUYER_PAY")), ("gmt_payment", None)]),
     (
@@ -118,7 +120,7 @@ fn wechat_file(signer: &Signer, event: &str, original: &str, plaintext: &str) ->
     format!("{file}\n{body}").into_bytes()
 }
 
-fn alipay_file(signer: &Signer, changes: &[(&str, Option<&str>)]) -> Vec<u8> {
+fn alipay_file(signer: &Signer, changes: Changes) -> Vec<u8> {
     let mut all = with(&payment_params(), changes);
     all.append(&mut params(&[("sign", &signer.sign(&text_to_sign(&all, &["sign_type"])))]));
     let head = b"POST /notify/ali HTTP/1.1\nContent-Type: application/x-www-form-urlencoded; charset=utf-8\n\n";

@@ -89,7 +89,10 @@ fn a_private_key_is_recognised_and_never_repeated() {
         (STANDARD.encode(&pkcs8), "PKCS#8"),
         (pem("RSA PRIVATE KEY", pkcs1), "PKCS#1"),
         (STANDARD.encode(pkcs1), "PKCS#1"),
-        ("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----".to_owned(), "encrypted"),
+        (format!("{}{}", signer(0).pem(), pem("PRIVATE KEY", &pkcs8)), "PKCS#8"),
+        (pem("ENCRYPTED PRIVATE KEY", b"x"), "encrypted"),
+        (format!("{}{}", signer(0).pem(), pem("ENCRYPTED PRIVATE KEY", b"x")), "encrypted"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----".to_owned(), "encrypted"),
     ];
     for (text, form) in table {
         let error = read(&text).unwrap_err();

@@ -60,6 +60,10 @@ impl Signer {
         self.0.public_key().as_ref().to_vec()
     }
 
+    pub(crate) fn pem(&self) -> String {
+        pem("PUBLIC KEY", &self.spki())
+    }
+
     pub(crate) fn public(&self) -> PublicKey {
         PublicKey::read(&STANDARD.encode(self.spki())).unwrap()
     }
