@@ -20,7 +20,7 @@ const PYPI: [&str; 4] =
 
 /// What the machine itself has to bring: how to see whether it is there, and its Debian packages.
 const NEEDS: [(&str, &[&str], &[&str]); 3] = [
-    ("Node.js 18 or newer", &["node", "-e", "process.exit(parseInt(process.versions.node) < 18)"], &["nodejs"]),
+    ("Node.js 18 or newer", &["node", "-e", "process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)"], &["nodejs"]),
     ("npm", &["npm", "--version"], &["npm"]),
     (
         "Python 3.8 or newer with venv",

@@ -32,16 +32,17 @@ pub(crate) fn command(may_install: bool) -> Outcome<()> {
     let tests = shell::step("cargo test: unit, integration and system tests", || cargo_test(&unit, &mut sum));
     let ignored = sum.ignored;
     if ignored > 0 && shell::is_ci() {
-        complaints.push(format!("{ignored} tests are ignored; where a machine judges, nothing is left out"));
+        complaints.push(format!("ignored tests: {ignored}; where a machine judges, nothing is left out"));
     }
     let docs = shell::step("cargo test: examples in the documentation", || cargo_test(&["--doc"], &mut sum));
+    let others = complaints.len() as u64;
     complaints.extend([tests, docs].into_iter().filter_map(Result::err));
 
     for complaint in &complaints {
         println!("✘ {complaint}");
     }
-    // A step that failed without a failing test (it did not build, say) counts as one.
-    let failed = sum.failed.max(complaints.len() as u64);
+    // What failed without a failing test counts as well: a peer that could not be installed, say.
+    let failed = sum.failed + others;
     println!("{} passed, {failed} failed", sum.passed);
     if failed == 0 { Ok(()) } else { Err("see above".into()) }
 }
@@ -60,7 +61,10 @@ fn cargo_test(what: &[&str], sum: &mut Sum) -> Outcome<()> {
     })?;
     match (ok, sum.failed - before) {
         (true, 0) => Ok(()),
-        (_, 0) => Err(format!("cargo test {}: did not build, or ended by a signal", what.join(" "))),
+        (_, 0) => {
+            sum.failed += 1;
+            Err(format!("cargo test {}: did not build, or ended by a signal", what.join(" ")))
+        }
         (_, failed) => Err(format!("cargo test {}: {failed} failed", what.join(" "))),
     }
 }
