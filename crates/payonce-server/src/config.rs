@@ -30,6 +30,7 @@ use payonce::{
     batcher::BatcherOptions,
     ids::Shop,
     rules::{EffectRule, LatePolicy, Rules},
+    worker::WorkerOptions,
 };
 use zeroize::Zeroizing;
 
@@ -101,6 +102,8 @@ pub struct Server {
     pub queue: usize,
     /// Callbacks that are booked in one transaction.
     pub batch: usize,
+    /// Deliveries at once, for each sink.
+    pub deliveries: usize,
 }
 
 impl Default for Server {
@@ -114,6 +117,7 @@ impl Default for Server {
             limits: Limits::default(),
             queue: batcher.queue,
             batch: batcher.batch,
+            deliveries: WorkerOptions::default().concurrency,
         }
     }
 }
@@ -292,7 +296,9 @@ fn server(mut section: Section<'_>) -> Server {
     let limits = limits(&mut section, default.limits);
     let mut size = |key, default: usize, most| section.integer(key, default as i64, 1..=most) as usize;
     let (queue, batch) = (size("queue", default.queue, 1_000_000), size("batch", default.batch, 10_000));
-    let server = Server { public: public.value, admin: admin.value, public_url, admin_token, limits, queue, batch };
+    let deliveries = size("deliveries", default.deliveries, 1024);
+    let (public, admin) = (public.value, admin.value);
+    let server = Server { public, admin, public_url, admin_token, limits, queue, batch, deliveries };
     section.finish();
     server
 }
@@ -403,12 +409,10 @@ fn log(mut section: Section<'_>) -> Log {
     let default = Log::default();
     let format = section.choice("format", default.format, &[("text", LogFormat::Text), ("json", LogFormat::Json)]);
     let level = section.text("level").and_then(|told| {
-        if told.value.parse::<tracing_subscriber::EnvFilter>().is_ok() {
-            return Some(told.value);
-        }
-        let levels = [("error", ()), ("warn", ()), ("info", ()), ("debug", ()), ("trace", ())];
-        section.as_choice("level", &told, &levels);
-        None
+        // A single word is a level and must be one; to the filter a misspelt level is the name of a module.
+        let directives = told.value.contains('=') && told.value.parse::<tracing_subscriber::EnvFilter>().is_ok();
+        let levels = ["error", "warn", "info", "debug", "trace", "off"].map(|level| (level, ()));
+        (directives || section.as_choice("level", &told, &levels).is_some()).then_some(told.value)
     });
     section.finish();
     Log { format, level: level.unwrap_or(default.level) }

@@ -4,8 +4,10 @@
 //! `sink` is where effects leave, `error` is the only place where failures become HTTP. Not here: any
 //! decision about a fact (`payonce::apply`), or a platform's words (`payonce-channels`).
 
+pub mod cli;
 pub mod config;
 pub mod error;
 pub mod gateway;
 pub mod http;
+pub mod logging;
 pub mod sink;

@@ -53,8 +53,6 @@ pub struct HttpSink {
     pub secrets: Vec<Secret>,
     /// How long one delivery may take.
     pub timeout: Duration,
-    /// Deliveries at once.
-    pub concurrency: usize,
     /// Whether the host may be in a private network.
     pub allow_private: bool,
 }
@@ -72,7 +70,6 @@ impl std::fmt::Debug for HttpSink {
             .field("url", &self.shown_url())
             .field("secrets", &self.secrets)
             .field("timeout", &self.timeout)
-            .field("concurrency", &self.concurrency)
             .field("allow_private", &self.allow_private)
             .finish()
     }
@@ -242,14 +239,18 @@ fn http(section: &mut Section<'_>) -> Option<HttpSink> {
         "10s",
         Duration::from_millis(100)..=Duration::from_secs(300),
     );
-    let concurrency = section.integer("concurrency", 8, 1..=1024) as usize;
     let allow_private = section.optional_flag("allow_private");
     let url = url.and_then(|told| sink_url(report, told))?;
-    let allow_private = allow_private.unwrap_or_else(|| names_private_host(&url));
-    Some(HttpSink { url: url.to_string(), secrets, timeout, concurrency, allow_private })
+    let is_private = names_private_host(&url.value);
+    if allow_private == Some(false) && is_private {
+        let todo = "remove `allow_private`, or name a host that the world can reach";
+        report.fault(&url.place, Show::Masked, "`url` names a private host while allow_private = false", todo);
+    }
+    let (url, allow_private) = (url.value, allow_private.unwrap_or(is_private));
+    Some(HttpSink { url: url.to_string(), secrets, timeout, allow_private })
 }
 
-fn sink_url(report: &Report, told: Told<String>) -> Option<reqwest::Url> {
+fn sink_url(report: &Report, told: Told<String>) -> Option<Told<reqwest::Url>> {
     let fail = |what: String| {
         report.fault(
             &told.place,
@@ -268,7 +269,7 @@ fn sink_url(report: &Report, told: Told<String>) -> Option<reqwest::Url> {
     if !url.username().is_empty() || url.password().is_some() {
         return fail("`url` holds a user name or password; deliveries are signed instead".to_owned());
     }
-    Some(url)
+    Some(Told { value: url, place: told.place })
 }
 
 /// Whether the operator named a host that can only be in a private network: then it is meant.
