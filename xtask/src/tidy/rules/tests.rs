@@ -109,7 +109,7 @@ fn samples() -> Vec<(&'static str, &'static str, String, String)> {
         ("a function fits a screen", "crates/payonce/src/a.rs", long_function(71), long_function(70)),
         ("a function fits a screen", "crates/payonce/src/a.rs", long_test(121), long_test(120)),
         ("a file fits a mind", "crates/payonce/src/a.rs", "\n".repeat(601), "\n".repeat(600)),
-        ("a file fits a mind", "crates/payonce/src/store/sqlite.rs", "\n".repeat(499), "\n".repeat(601)),
+        ("a file fits a mind", "crates/payonce-channels/tests/it/wechat.rs", "\n".repeat(499), "\n".repeat(601)),
         (
             "library code does not unwrap",
             "crates/payonce/src/a.rs",
@@ -149,6 +149,12 @@ fn docs_and_migrations_come_in_full_sets() {
     assert_eq!(check(docs, &[("docs/en/a.md", ""), ("docs/zh/a.md", "")]), [""; 0]);
     assert_eq!(check(docs, &[("docs/en/a.md", ""), ("docs/zh/b.md", "")]).len(), 2);
 
+    let codes = "every code is explained";
+    let code = ("crates/payonce/src/outcome.rs", "    Self::Late => \"late\",\n");
+    assert_eq!(check(codes, &[code]), [""; 0], "no docs yet");
+    assert_eq!(check(codes, &[code, ("docs/en/a.md", "`late`"), ("docs/zh/a.md", "`late`")]), [""; 0]);
+    assert_eq!(check(codes, &[code, ("docs/en/a.md", "`late`"), ("docs/zh/a.md", "late")]).len(), 1);
+
     let migrations = "migrations are equal on every engine";
     let home = "crates/payonce/migrations";
     let (a, b, c) =
@@ -170,7 +176,7 @@ fn packages_are_found_where_they_are_built() {
 #[test]
 fn every_rule_has_a_sample() {
     let with_samples: BTreeSet<&str> = samples().iter().map(|sample| sample.0).collect();
-    let own_test = ["docs come in two languages", "migrations are equal on every engine"];
+    let own_test = ["docs come in two languages", "every code is explained", "migrations are equal on every engine"];
     for rule in &RULES {
         assert!(with_samples.contains(rule.name) || own_test.contains(&rule.name), "{}: no sample", rule.name);
     }
