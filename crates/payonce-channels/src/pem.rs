@@ -50,7 +50,7 @@ fn decode_once(text: &str) -> Result<Vec<u8>, KeyError> {
         return Err(KeyError::NotBase64);
     }
     // Keys in environment variables and JSON often hold `\n` as two characters.
-    let text = text.trim_start_matches('\u{FEFF}').replace("\\r", "\n").replace("\\n", "\n");
+    let text = text.replace("\\r", "\n").replace("\\n", "\n");
     if text.trim().is_empty() {
         return Err(KeyError::Empty);
     }

@@ -160,6 +160,7 @@ impl Reader<'_> {
 
     /// One envelope for all sub orders. Those of this account are booked; those of other merchants are
     /// theirs to hear about on their own URLs, and refusing the whole message because of them would lose ours.
+    /// `combine_appid` is the initiator's, who may be another merchant, so it is not held against `app_ids`.
     fn combined(&self, plain: &Plain) -> Result<Reading, Rejection> {
         let raw = plain.sub_orders.as_ref().ok_or_else(|| missing("sub_orders"))?;
         let orders: Vec<Plain> = serde_json::from_str(raw.get()).map_err(unreadable)?;

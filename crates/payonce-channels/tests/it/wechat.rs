@@ -215,6 +215,9 @@ fn f021_f030_refunds_in_callback_and_query() {
     assert_eq!(abnormal.notices[0].occurred_at, None);
     let closed = believe(&callback(r#""refund_status":"CLOSED","#)).unwrap();
     assert_eq!(closed.notices[0].fact, Fact::RefundClosed { refund_no: "R1".into() });
+    let bare = r#"{"mchid":"1900000001","out_trade_no":"O1","transaction_id":"T1","out_refund_no":"R1","refund_status":"CLOSED"}"#;
+    let bare = believe(&signed(envelope("REFUND.CLOSED", "refund", bare))).unwrap();
+    assert_eq!(bare.notices[0].money, None, "nothing moved, so the amount may be absent");
     // F022: known, unknown, absent.
     assert_eq!(
         believe(&callback(r#""refund_status":"PROCESSING","#)).unwrap().bearing,
