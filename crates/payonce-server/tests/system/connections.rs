@@ -1,0 +1,195 @@
+//! Slow, silent and too many connections; and going down without losing anything.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use crate::support::*;
+use payonce_sim::courier::{Courier, Failure, Plan as Delivery};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+async fn connect(house: &House) -> TcpStream {
+    TcpStream::connect(house.running.public).await.unwrap()
+}
+
+/// How long the gateway keeps a connection on which we say no more.
+async fn closed_after(mut stream: TcpStream) -> Duration {
+    let started = Instant::now();
+    let mut rest = Vec::new();
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.unwrap().ok();
+    started.elapsed()
+}
+
+const ASK: &[u8] = b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n";
+
+async fn ask(stream: &mut TcpStream) -> bool {
+    stream.write_all(ASK).await.unwrap();
+    let mut buffer = [0; 1024];
+    matches!(tokio::time::timeout(Duration::from_millis(400), stream.read(&mut buffer)).await, Ok(Ok(count)) if count > 0)
+}
+
+/// Silence and half-sent headers end after one time, idle connections of a proxy after another, longer one.
+#[tokio::test(flavor = "multi_thread")]
+async fn silence_has_two_limits() {
+    let mut plan = Plan::default();
+    plan.limits.header_read_timeout = Duration::from_millis(200);
+    plan.limits.keep_alive_idle = Duration::from_millis(900);
+    let house = House::with(plan).await;
+    let silent = connect(&house).await;
+    let mut half = connect(&house).await;
+    half.write_all(b"POST /notify/wx-main HTTP/1.1\r\nHost").await.unwrap();
+    let mut trickling = connect(&house).await;
+    let trickle = tokio::spawn(async move {
+        // One byte now and then does not win time.
+        for byte in ASK {
+            tokio::time::sleep(Duration::from_millis(40)).await;
+            if trickling.write_all(&[*byte]).await.is_err() {
+                return true;
+            }
+        }
+        trickling.read_u8().await.is_err()
+    });
+    let mut idle = connect(&house).await;
+    assert!(ask(&mut idle).await);
+    let mut half_second = connect(&house).await;
+    assert!(ask(&mut half_second).await);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(ask(&mut half_second).await, "idle for longer than a header may take");
+    half_second.write_all(b"POST").await.unwrap();
+    let (silent, half, idle, half_second) =
+        tokio::join!(closed_after(silent), closed_after(half), closed_after(idle), closed_after(half_second));
+    assert!(silent < Duration::from_millis(100), "{silent:?}");
+    assert!(half < Duration::from_millis(100), "{half:?}");
+    assert!(idle > Duration::from_millis(400) && idle < Duration::from_millis(1200), "{idle:?}");
+    assert!(half_second > Duration::from_millis(150) && half_second < Duration::from_millis(500), "{half_second:?}");
+    assert!(trickle.await.unwrap());
+}
+
+/// Headers that are too large or too many are refused, and nobody calls that a success.
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_are_bounded() {
+    let house = House::start().await;
+    let large = format!("POST /notify/wx-main HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "a".repeat(20_000));
+    let (status, _, body) = house.raw(large.as_bytes()).await;
+    assert_eq!((status, body.as_slice()), (431, b"".as_slice()));
+    let lines: String = (0..150).map(|index| format!("X-{index}: 1\r\n")).collect();
+    let many = format!("POST /notify/wx-main HTTP/1.1\r\nHost: x\r\n{lines}\r\n");
+    let (status, _, body) = house.raw(many.as_bytes()).await;
+    assert_eq!((status, body.as_slice()), (431, b"".as_slice()));
+    for broken in ["\x16\x03\x01\x02\x00\x01", "GET\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let (status, _, body) = house.raw(broken.as_bytes()).await;
+        assert!(status == 0 || status >= 400, "{status}");
+        assert!(body.is_empty());
+    }
+}
+
+/// When all places are taken, a further connection waits; idle ones make place for it soon.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_are_bounded() {
+    let mut plan = Plan::default();
+    plan.limits.connections = 2;
+    plan.limits.header_read_timeout = Duration::from_millis(700);
+    let house = House::with(plan).await;
+    let (mut one, mut two) = (connect(&house).await, connect(&house).await);
+    assert!(ask(&mut one).await && ask(&mut two).await);
+    let mut three = connect(&house).await;
+    assert!(!ask(&mut three).await, "no place");
+    drop(one);
+    let mut buffer = [0; 1024];
+    let read = tokio::time::timeout(Duration::from_secs(2), three.read(&mut buffer)).await.unwrap().unwrap();
+    assert!(read > 0, "it waited, and got the place");
+    // Nobody leaves by themselves: crowded, so idle ones end after a header's time and not after 75 s.
+    let started = Instant::now();
+    let mut four = connect(&house).await;
+    four.write_all(ASK).await.unwrap();
+    let read = tokio::time::timeout(Duration::from_secs(5), four.read(&mut buffer)).await.unwrap().unwrap();
+    assert!(read > 0 && started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    drop((two, three));
+}
+
+/// F140: a shutdown answers what is in flight, refuses what comes, and loses nothing; many times, under load.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_drains() {
+    let trouble = Arc::new(Trouble::default());
+    let plan = || Plan { trouble: Some(Arc::clone(&trouble)), ..Plan::default() };
+    let mut house = House::with(plan()).await;
+    let mut owed = 0;
+    for round in 0..rounds(4) {
+        let order = fresh("F140-");
+        house.order(&order, 100).await;
+        owed += 2;
+        trouble.delay_ms.store(60, Ordering::SeqCst);
+        let begun = trouble.begun.load(Ordering::SeqCst);
+        let urls = [house.notify_url("wx-main")];
+        let plan_of = Delivery { times: 60, concurrency: 12, seed: u64::from(round), ..Delivery::default() };
+        let event = Arc::new(wx_paid(&order, 100));
+        let load = tokio::spawn(async move { Courier.deliver_many(&urls, event, plan_of, |_, _| {}).await });
+        while trouble.begun.load(Ordering::SeqCst) == begun {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        house = house.restart(plan()).await;
+        let report = load.await.unwrap();
+        // Whoever got an answer got a true one; whoever came too late met a closed door, not a broken word.
+        assert!(report.taken >= 12, "those in flight were answered: {:?}", report.by_status);
+        assert_eq!(report.refused, 0, "{:?}", report.by_status);
+        for failed in report.deliveries.iter().filter_map(|delivery| delivery.outcome.as_ref().err()) {
+            assert!(matches!(failed, Failure::Unreachable(_) | Failure::Broken(_)), "{failed:?}");
+        }
+        trouble.delay_ms.store(0, Ordering::SeqCst);
+        wx_acknowledged(&house.deliver("wx-main", &send_wx(&wx_paid(&order, 100))).await);
+        let mut books = house.books().await;
+        assert_eq!(books.of(&order).await, (1, 1, 2));
+        // Between two gateways no effect is in the hands of one that is gone.
+        house.effects_taken(owed).await;
+        assert_eq!(books.count("SELECT count(*) FROM payonce_effect WHERE state <> 'done'").await, 0);
+    }
+}
+
+/// F140: what does not finish in time is reported, was acknowledged to nobody, and does not keep the process.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_ends_whatever_hangs() {
+    let trouble = Arc::new(Trouble::default());
+    let mut plan = Plan { trouble: Some(Arc::clone(&trouble)), ..Plan::default() };
+    plan.limits.drain = Duration::from_millis(300);
+    let house = House::with(plan).await;
+    let order = fresh("F140H-");
+    house.order(&order, 100).await;
+    trouble.delay_ms.store(20_000, Ordering::SeqCst);
+    let url = house.notify_url("wx-main");
+    let waiting = tokio::spawn(async move {
+        let request = send_wx(&wx_paid(&order, 100));
+        Courier.deliver(&url, &request, PATIENCE).await
+    });
+    // And one that only half sent its headers.
+    let mut half = connect(&house).await;
+    half.write_all(b"POST /notify").await.unwrap();
+    while trouble.begun.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let public = house.running.public;
+    let started = Instant::now();
+    let late = house.running.shutdown().await.unwrap_err();
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    assert!(late.0.contains(&"connections") && late.0.contains(&"bookings"), "{late}");
+    assert!(waiting.await.unwrap().status().is_none(), "no answer, so the platform sends it again");
+    assert!(TcpStream::connect(public).await.is_err());
+}
+
+/// An idle gateway with idle connections goes down at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_hold_up_no_shutdown() {
+    let house = House::start().await;
+    let mut idle = connect(&house).await;
+    assert!(ask(&mut idle).await);
+    let silent = connect(&house).await;
+    // Let the gateway accept it.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let started = Instant::now();
+    house.running.shutdown().await.unwrap();
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    drop(silent);
+}

@@ -1,0 +1,16 @@
+//! The gateway from outside: real HTTP on free ports, real signatures, real SQLite files.
+//!
+//! Each file is a topic, each test tells a case in its own words; `F…` names the field case it comes from.
+//! Random runs print their seed. `PAYONCE_TEST_ROUNDS` makes the races longer.
+
+mod connections;
+mod effects;
+mod logs;
+mod orders;
+mod queries;
+mod races;
+mod repeats;
+mod replies;
+mod support;
+mod troubles;
+mod trust;
