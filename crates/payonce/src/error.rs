@@ -16,8 +16,10 @@ pub struct Error {
 enum Kind {
     /// Another transaction was first: a new transaction sees what it did.
     Conflict,
-    /// It may pass by itself: a lock, a lost connection.
+    /// It may pass by itself: a lock, a server that is going down.
     Transient,
+    /// Nothing is known of the connection any more; on a new one it may pass.
+    Lost,
     /// It will not pass by itself.
     Permanent,
 }
@@ -25,6 +27,11 @@ enum Kind {
 impl Error {
     pub(crate) fn conflict(what: impl Into<String>) -> Self {
         Self { kind: Kind::Conflict, what: what.into(), source: None }
+    }
+
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub(crate) fn lost(what: impl Into<String>) -> Self {
+        Self { kind: Kind::Lost, what: what.into(), source: None }
     }
 
     pub(crate) fn permanent(what: impl Into<String>) -> Self {
@@ -39,7 +46,12 @@ impl Error {
 
     /// A new try, in a new transaction or on a new connection, may succeed.
     pub fn is_transient(&self) -> bool {
-        matches!(self.kind, Kind::Conflict | Kind::Transient)
+        matches!(self.kind, Kind::Conflict | Kind::Transient | Kind::Lost)
+    }
+
+    /// The connection is to be dropped, not rolled back: nobody knows what is open on it.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.kind == Kind::Lost
     }
 
     /// Says what was being done.
@@ -50,17 +62,48 @@ impl Error {
     }
 }
 
-/// Vendor codes that mean "try again in a new transaction" (SQLite: sqlite.org/rescode.html).
-const SQLITE_BUSY: [&str; 3] = ["5", "261", "517"];
+/// SQLite's codes that mean "try again in a new transaction" (sqlite.org/rescode.html): BUSY,
+/// `BUSY_RECOVERY`, `BUSY_SNAPSHOT`.
+#[cfg(feature = "sqlite")]
+const SQLITE: [&str; 3] = ["5", "261", "517"];
+
+/// PostgreSQL's (postgresql.org/docs/current/errcodes-appendix.html): serialisation failure, deadlock, lock not
+/// available, statement cancelled by a time-out, idle in transaction for too long, too many connections, going
+/// down or coming up, and read-only, as an old primary is after a failover.
+#[cfg(feature = "postgres")]
+const POSTGRES: [&str; 10] =
+    ["40001", "40P01", "55P03", "57014", "25P03", "53300", "57P01", "57P02", "57P03", "25006"];
+
+/// MySQL's and MariaDB's (mariadb.com/kb/en/mariadb-error-codes): deadlock, lock wait time-out (which rolls
+/// back the statement only, so ROLLBACK is always sent), record changed since last read, auto-increment
+/// refused, too many connections, going down, read-only, statement time-out of either, connection killed; and
+/// OceanBase's time-out, transaction killed and lock conflict.
+#[cfg(feature = "mysql")]
+const MYSQL: [u16; 15] = [1213, 1205, 1020, 1467, 1040, 1053, 1290, 1792, 1836, 1969, 3024, 1927, 4012, 6002, 6005];
+
+fn is_transient(error: &dyn sqlx::error::DatabaseError) -> bool {
+    #[cfg(feature = "mysql")]
+    if let Some(error) = error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>() {
+        return MYSQL.contains(&error.number());
+    }
+    #[cfg(feature = "postgres")]
+    if let Some(error) = error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>() {
+        return POSTGRES.contains(&error.code());
+    }
+    #[cfg(feature = "sqlite")]
+    if let Some(code) = error.code() {
+        return SQLITE.contains(&code.as_ref());
+    }
+    let _ = error;
+    false
+}
 
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
         let kind = match &error {
             sqlx::Error::Database(inner) if inner.is_unique_violation() => Kind::Conflict,
-            sqlx::Error::Database(inner) if inner.code().is_some_and(|code| SQLITE_BUSY.contains(&code.as_ref())) => {
-                Kind::Transient
-            }
-            sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::WorkerCrashed => Kind::Transient,
+            sqlx::Error::Database(inner) if is_transient(inner.as_ref()) => Kind::Transient,
+            sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::WorkerCrashed => Kind::Lost,
             _ => Kind::Permanent,
         };
         Self { kind, what: String::new(), source: Some(error) }

@@ -27,6 +27,14 @@ mod database;
 #[cfg(feature = "exercise")]
 pub mod exercise;
 mod json;
+#[cfg(feature = "mysql")]
+pub mod mysql;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod rows;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub mod server;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -446,6 +454,8 @@ pub trait Engine: Ledger + Outbox + Views + Sized + Send + 'static {
     const BREATHER: Option<(std::time::Duration, std::time::Duration)>;
     /// A row can be seen before it is durable, so an answer from what was read must be covered by a write.
     const READS_BEFORE_DURABLE: bool;
+    /// A connection that was idle for longer is opened anew instead of being trusted; `None`: always trusted.
+    const TRUSTED_IDLE: Option<std::time::Duration>;
 
     /// A connection that writes.
     fn connect(options: &Self::Options) -> impl Future<Output = Result<Self, Error>> + Send;

@@ -6,8 +6,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use serde_json::Value;
 use sqlx::{
-    ConnectOptions, Connection, Row, SqlSafeStr, SqliteConnection,
+    ConnectOptions, Connection, SqlSafeStr, SqliteConnection,
     migrate::{Migrate, Migration, MigrationType, Migrator},
     query::Query,
     sqlite::{SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous},
@@ -15,15 +16,14 @@ use sqlx::{
 
 use crate::{
     error::Error,
-    ids::{AccountName, IdError, Merchant, OrderKind, OrderNo, OutTradeNo, Shop, TradeNo},
-    key::{EffectKey, Fingerprint, IdemKey},
-    money::{Currency, Money},
-    order::{Attempt, AttemptState, Number, Order, OrderId, OrderStatus},
-    outcome::{Disposition, HoldReason},
+    ids::{OrderNo, Shop},
+    key::{EffectKey, Fingerprint},
+    order::{Attempt, Number, Order, OrderId},
     statement::Statement,
     store::{
-        AttemptUpdate, CallbackView, Counts, Effect, EffectFilter, EffectState, Engine, Evidence, Finished, FlowRow,
-        FlowView, Held, KeyId, KeyRow, Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json,
+        AttemptUpdate, Counts, Effect, EffectFilter, EffectState, Engine, Evidence, Finished, FlowRow, Held, KeyId,
+        KeyRow, Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json,
+        rows::{self, Cells},
     },
     time::Micros,
 };
@@ -46,8 +46,15 @@ fn query(sql: &'static str) -> Sql {
     sqlx::query(sql)
 }
 
-async fn rows(connection: &mut SqliteConnection, what: &str, query: Sql) -> Result<Vec<SqliteRow>, Error> {
+async fn fetch(connection: &mut SqliteConnection, what: &str, query: Sql) -> Result<Vec<SqliteRow>, Error> {
     query.fetch_all(connection).await.map_err(|error| Error::from(error).during(what))
+}
+
+/// The rows of a batch folded into one: each row that crosses between the two threads of a connection costs
+/// more than building and reading its JSON.
+async fn fetch_folded(connection: &mut SqliteConnection, what: &str, query: Sql) -> Result<Vec<Vec<Value>>, Error> {
+    let row = query.fetch_one(connection).await.map_err(|error| Error::from(error).during(what))?;
+    serde_json::from_str(&row.text(0)?).map_err(|error| Error::permanent(format!("{what}: {error}")))
 }
 
 async fn execute(connection: &mut SqliteConnection, what: &str, query: Sql) -> Result<u64, Error> {
@@ -70,68 +77,73 @@ impl Ledger for SqliteConnection {
 
     async fn lock_attempts(&mut self, numbers: &[Number]) -> Result<Vec<Attempt>, Error> {
         const SQL: &str = "\
-            SELECT a.merchant, a.out_trade_no, a.shop, a.order_no, a.amount, a.state, a.closed_at
-            FROM json_each(?1) AS j CROSS JOIN payonce_attempt AS a
+            SELECT json_group_array(json_array(
+                   a.merchant, a.out_trade_no, a.shop, a.order_no, a.amount, a.state, a.closed_at))
+            FROM jsonb_each(?1) AS j CROSS JOIN payonce_attempt AS a
               ON a.merchant = j.value->>'m' AND a.out_trade_no = j.value->>'n'";
-        let found = rows(self, "read attempts", query(SQL).bind(json::numbers(numbers))).await?;
-        found.iter().map(attempt).collect()
+        let found = fetch_folded(self, "read attempts", query(SQL).bind(json::numbers(numbers))).await?;
+        found.iter().map(rows::attempt).collect()
     }
 
     async fn lock_orders(&mut self, orders: &[OrderId]) -> Result<Vec<Order>, Error> {
         const SQL: &str = "\
-            SELECT o.shop, o.order_no, o.kind, o.currency, o.amount, o.status, o.paid, o.refunded, o.unapplied,
-                   o.version, o.closed_at, o.paid_at, o.created_at, o.meta
-            FROM json_each(?1) AS j CROSS JOIN payonce_order AS o
+            SELECT json_group_array(json_array(
+                   o.shop, o.order_no, o.kind, o.currency, o.amount, o.status, o.paid, o.refunded, o.unapplied,
+                   o.version, o.closed_at, o.paid_at, o.created_at, o.meta))
+            FROM jsonb_each(?1) AS j CROSS JOIN payonce_order AS o
               ON o.shop = j.value->>'s' AND o.order_no = j.value->>'o'";
-        let found = rows(self, "read orders", query(SQL).bind(json::order_ids(orders))).await?;
-        found.iter().map(order).collect()
+        let found = fetch_folded(self, "read orders", query(SQL).bind(json::order_ids(orders))).await?;
+        found.iter().map(rows::order).collect()
     }
 
     async fn attempts_of(&mut self, orders: &[OrderId]) -> Result<Vec<Attempt>, Error> {
         const SQL: &str = "\
             SELECT a.merchant, a.out_trade_no, a.shop, a.order_no, a.amount, a.state, a.closed_at
-            FROM json_each(?1) AS j CROSS JOIN payonce_attempt AS a INDEXED BY payonce_attempt_by_order
+            FROM jsonb_each(?1) AS j CROSS JOIN payonce_attempt AS a INDEXED BY payonce_attempt_by_order
               ON a.shop = j.value->>'s' AND a.order_no = j.value->>'o'
             ORDER BY a.merchant, a.out_trade_no";
-        let found = rows(self, "read attempts of orders", query(SQL).bind(json::order_ids(orders))).await?;
-        found.iter().map(attempt).collect()
+        let found = fetch(self, "read attempts of orders", query(SQL).bind(json::order_ids(orders))).await?;
+        found.iter().map(rows::attempt).collect()
     }
 
     async fn lock_held(&mut self, numbers: &[Number]) -> Result<Vec<Held>, Error> {
         const SQL: &str = "\
-            SELECT q.merchant, q.out_trade_no, q.idem_key, q.fingerprint, q.reason, q.notice, q.callback_id, q.seen,
-                   q.first_seen, q.last_seen
-            FROM json_each(?1) AS j CROSS JOIN payonce_quarantine AS q
+            SELECT json_group_array(json_array(
+                   q.merchant, q.out_trade_no, q.idem_key, q.fingerprint, q.reason, q.notice, q.callback_id, q.seen,
+                   q.first_seen, q.last_seen))
+            FROM jsonb_each(?1) AS j CROSS JOIN payonce_quarantine AS q
               ON q.merchant = j.value->>'m' AND q.out_trade_no = j.value->>'n'
             WHERE q.state = 'held'";
-        let found = rows(self, "read held notices", query(SQL).bind(json::numbers(numbers))).await?;
-        found.iter().map(held).collect()
+        let found = fetch_folded(self, "read held notices", query(SQL).bind(json::numbers(numbers))).await?;
+        found.iter().map(rows::held).collect()
     }
 
     async fn booked(&mut self, keys: &[KeyId]) -> Result<Vec<(KeyId, Fingerprint)>, Error> {
         const SQL: &str = "\
-            SELECT i.merchant, i.idem_key, i.trade_no, i.amount, i.currency
-            FROM json_each(?1) AS j CROSS JOIN payonce_idempotency AS i
+            SELECT json_group_array(json_array(
+                   i.merchant, i.idem_key, i.trade_no, i.amount, i.currency))
+            FROM jsonb_each(?1) AS j CROSS JOIN payonce_idempotency AS i
               ON i.merchant = j.value->>'m' AND i.idem_key = j.value->>'k'";
-        let found = rows(self, "read keys", query(SQL).bind(json::keys(keys))).await?;
-        found.iter().map(booked).collect()
+        let found = fetch_folded(self, "read keys", query(SQL).bind(json::keys(keys))).await?;
+        found.iter().map(rows::booked).collect()
     }
 
     async fn flow_of(&mut self, numbers: &[Number]) -> Result<Vec<FlowRow>, Error> {
         const SQL: &str = "\
-            SELECT f.merchant, f.out_trade_no, f.idem_key, f.kind, f.disposition, f.shop, f.order_no, f.amount,
-                   f.currency, f.trade_no, f.full_refund, f.account, f.callback_id, f.occurred_at, f.booked_at
-            FROM json_each(?1) AS j CROSS JOIN payonce_order_flow AS f
+            SELECT json_group_array(json_array(
+                   f.merchant, f.out_trade_no, f.idem_key, f.kind, f.disposition, f.shop, f.order_no, f.amount,
+                   f.currency, f.trade_no, f.full_refund, f.account, f.callback_id, f.occurred_at, f.booked_at))
+            FROM jsonb_each(?1) AS j CROSS JOIN payonce_order_flow AS f
               ON f.merchant = j.value->>'m' AND f.out_trade_no = j.value->>'n'";
-        let found = rows(self, "read the ledger", query(SQL).bind(json::numbers(numbers))).await?;
-        found.iter().map(flow).collect()
+        let found = fetch_folded(self, "read the ledger", query(SQL).bind(json::numbers(numbers))).await?;
+        found.iter().map(rows::flow).collect()
     }
 
     async fn insert_attempts(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
         const SQL: &str = "\
             INSERT INTO payonce_attempt (merchant, out_trade_no, shop, order_no, amount, state, closed_at)
             SELECT value->>'m', value->>'n', value->>'s', value->>'o', value->>'a', value->>'st', value->>'c'
-            FROM json_each(?1)";
+            FROM jsonb_each(?1)";
         execute(self, "insert attempts", query(SQL).bind(json::attempts(attempts))).await.map(drop)
     }
 
@@ -141,7 +153,7 @@ impl Ledger for SqliteConnection {
                                        version, closed_at, paid_at, created_at, meta)
             SELECT value->>'s', value->>'o', value->>'k', value->>'cu', value->>'a', value->>'st', value->>'p',
                    value->>'r', value->>'u', value->>'v', value->>'cl', value->>'pd', value->>'cr', value->>'me'
-            FROM json_each(?1)";
+            FROM jsonb_each(?1)";
         execute(self, "insert orders", query(SQL).bind(json::orders(orders))).await.map(drop)
     }
 
@@ -151,7 +163,7 @@ impl Ledger for SqliteConnection {
                                              repeats, last_seen, created_at)
             SELECT value->>'m', value->>'k', value->>'t', value->>'a', value->>'cu', value->>'s', value->>'o',
                    value->>'so', value->>'re', value->>'at', value->>'at'
-            FROM json_each(?1)";
+            FROM jsonb_each(?1)";
         execute(self, "claim keys", query(SQL).bind(json::key_rows(keys))).await.map(drop)
     }
 
@@ -160,7 +172,7 @@ impl Ledger for SqliteConnection {
             UPDATE payonce_order AS o
             SET status = j.value->>'st', paid = j.value->>'p', refunded = j.value->>'r', unapplied = j.value->>'u',
                 version = o.version + 1, closed_at = j.value->>'cl', paid_at = j.value->>'pd', amount = j.value->>'a'
-            FROM json_each(?1) AS j
+            FROM jsonb_each(?1) AS j
             WHERE o.shop = j.value->>'s' AND o.order_no = j.value->>'o'
               AND o.status = j.value->>'st0' AND o.version = j.value->>'v0'";
         execute(self, "update orders", query(SQL).bind(json::order_updates(orders))).await
@@ -171,7 +183,7 @@ impl Ledger for SqliteConnection {
             UPDATE payonce_attempt AS a
             SET shop = j.value->>'s', order_no = j.value->>'o', amount = j.value->>'a', state = j.value->>'st',
                 closed_at = j.value->>'c'
-            FROM json_each(?1) AS j
+            FROM jsonb_each(?1) AS j
             WHERE a.merchant = j.value->>'m' AND a.out_trade_no = j.value->>'n' AND a.order_no IS j.value->>'had'";
         execute(self, "update attempts", query(SQL).bind(json::attempt_updates(attempts))).await
     }
@@ -184,7 +196,7 @@ impl Ledger for SqliteConnection {
             SELECT value->>'m', value->>'n', value->>'k', value->>'ki', value->>'d', value->>'s', value->>'o',
                    value->>'a', value->>'cu', value->>'t', value->>'f', value->>'ac', value->>'cb', value->>'oc',
                    value->>'at'
-            FROM json_each(?1)";
+            FROM jsonb_each(?1)";
         execute(self, "append to the ledger", query(SQL).bind(json::flow(rows))).await.map(drop)
     }
 
@@ -194,7 +206,7 @@ impl Ledger for SqliteConnection {
                                         state, after, tries, due_at, created_at)
             SELECT value->>'e', value->>'m', value->>'k', value->>'s', value->>'o', value->>'ev', value->>'na',
                    value->>'si', value->>'pa', 'ready', value->>'af', 0, value->>'du', value->>'cr'
-            FROM json_each(?1)";
+            FROM jsonb_each(?1)";
         execute(self, "insert effects", query(SQL).bind(json::effects(effects))).await.map(drop)
     }
 
@@ -205,7 +217,7 @@ impl Ledger for SqliteConnection {
                                             seen, first_seen, last_seen, state)
             SELECT value->>'m', value->>'n', value->>'k', value->>'f', value->>'re', value->>'no', value->>'cb',
                    value->>'se', value->>'fi', value->>'la', 'held'
-            FROM json_each(?1) WHERE true
+            FROM jsonb_each(?1) WHERE true
             ON CONFLICT (merchant, out_trade_no, idem_key, fingerprint) DO UPDATE
             SET seen = seen + excluded.seen, last_seen = max(last_seen, excluded.last_seen), reason = excluded.reason";
         execute(self, "hold notices", query(SQL).bind(json::held(notices))).await.map(drop)
@@ -215,7 +227,7 @@ impl Ledger for SqliteConnection {
         const SQL: &str = "\
             UPDATE payonce_quarantine AS q
             SET state = 'released', last_seen = max(q.last_seen, ?2), decided_by = 'payonce', decided_why = 'booked'
-            FROM json_each(?1) AS j
+            FROM jsonb_each(?1) AS j
             WHERE q.merchant = j.value->>'m' AND q.out_trade_no = j.value->>'n' AND q.idem_key = j.value->>'k'
               AND q.fingerprint = j.value->>'f' AND q.state = 'held'";
         execute(self, "release held notices", query(SQL).bind(json::held(notices)).bind(at.0)).await
@@ -226,7 +238,7 @@ impl Ledger for SqliteConnection {
             INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
             SELECT value->>'id', value->>'ac', value->>'at', value->>'h',
                    coalesce(CAST(value->>'b' AS BLOB), unhex(value->>'x')), value->>'bh', value->>'v', value->>'ki'
-            FROM json_each(?1)";
+            FROM jsonb_each(?1)";
         execute(self, "keep callbacks", query(SQL).bind(json::evidence(evidence))).await.map(drop)
     }
 
@@ -235,7 +247,7 @@ impl Ledger for SqliteConnection {
             INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
             SELECT value->>'id', value->>'ac', value->>'at', value->>'h',
                    coalesce(CAST(value->>'b' AS BLOB), unhex(value->>'x')), value->>'bh', value->>'v', value->>'ki'
-            FROM json_each(?1)
+            FROM jsonb_each(?1)
             WHERE NOT EXISTS (SELECT 1 FROM payonce_callback AS c WHERE c.account = value->>'ac'
                               AND c.body_hash = value->>'bh' AND c.verdict <> 'booked')
               AND (SELECT count(*) FROM payonce_callback AS c WHERE c.account = value->>'ac'
@@ -254,7 +266,7 @@ impl Ledger for SqliteConnection {
             SET repeats = i.repeats + j.value->>'n', last_seen = max(i.last_seen, j.value->>'at'),
                 trade_no = coalesce(i.trade_no, j.value->>'t'), currency = coalesce(i.currency, j.value->>'cu'),
                 amount = coalesce(i.amount, j.value->>'a')
-            FROM json_each(?1) AS j
+            FROM jsonb_each(?1) AS j
             WHERE i.merchant = j.value->>'m' AND i.idem_key = j.value->>'k'";
         execute(self, "count repeats", query(SQL).bind(json::repeats(repeats))).await.map(drop)
     }
@@ -271,7 +283,7 @@ impl Ledger for SqliteConnection {
                     WHERE f.merchant = q.merchant AND f.out_trade_no = q.out_trade_no AND f.kind = 'payment'
                       AND f.trade_no = q.notice->>'trade_no')))
             LIMIT ?1";
-        rows(self, "sweep", query(SQL).bind(limit)).await?.iter().map(number).collect()
+        fetch(self, "sweep", query(SQL).bind(limit)).await?.iter().map(rows::number).collect()
     }
 }
 
@@ -282,8 +294,8 @@ impl Outbox for SqliteConnection {
                            WHERE done_at IS NULL AND sink = ?1 AND state = 'ready' AND due_at <= ?2)
                 OR EXISTS (SELECT 1 FROM payonce_effect INDEXED BY payonce_effect_open
                            WHERE done_at IS NULL AND sink = ?1 AND state = 'leased' AND lease_until <= ?2)";
-        let found = rows(self, "look for due effects", query(SQL).bind(lease.sink.clone()).bind(lease.now.0)).await?;
-        Ok(found.first().map(|row| row.try_get::<i64, _>(0)).transpose()?.unwrap_or(0) != 0)
+        let found = fetch(self, "look for due effects", query(SQL).bind(lease.sink.clone()).bind(lease.now.0)).await?;
+        Ok(found.first().map(|row| row.int(0)).transpose()?.unwrap_or(0) != 0)
     }
 
     async fn claim(&mut self, lease: &Lease) -> Result<Vec<Effect>, Error> {
@@ -308,7 +320,7 @@ impl Outbox for SqliteConnection {
             .bind(lease.now.0)
             .bind(lease.limit)
             .bind(lease.sink.clone());
-        rows(self, "claim effects", query).await?.iter().map(effect).collect()
+        fetch(self, "claim effects", query).await?.iter().map(rows::effect).collect()
     }
 
     async fn finish(&mut self, token: &str, finished: &[Finished], now: Micros) -> Result<u64, Error> {
@@ -316,7 +328,7 @@ impl Outbox for SqliteConnection {
             UPDATE payonce_effect AS e
             SET state = j.value->>'st', due_at = j.value->>'du', last_error = j.value->>'er', lease_token = NULL,
                 lease_until = NULL, done_at = CASE j.value->>'st' WHEN 'done' THEN ?3 END
-            FROM json_each(?1) AS j
+            FROM jsonb_each(?1) AS j
             WHERE e.effect_key = j.value->>'e' AND e.state = 'leased' AND e.lease_token = ?2";
         let query = query(SQL).bind(json::finished(finished)).bind(token.to_owned()).bind(now.0);
         execute(self, "record deliveries", query).await
@@ -346,10 +358,10 @@ impl Outbox for SqliteConnection {
         let mut query = sqlx::query(sqlx::AssertSqlSafe(statement.text(|_| "?".to_owned())));
         for value in statement.values(&payload) {
             query = match value {
-                serde_json::Value::Null => query.bind(None::<String>),
-                serde_json::Value::Bool(value) => query.bind(i64::from(value)),
-                serde_json::Value::Number(value) => query.bind(value.as_i64()),
-                serde_json::Value::String(value) => query.bind(value),
+                Value::Null => query.bind(None::<String>),
+                Value::Bool(value) => query.bind(i64::from(value)),
+                Value::Number(value) => query.bind(value.as_i64()),
+                Value::String(value) => query.bind(value),
                 other => query.bind(other.to_string()),
             };
         }
@@ -369,12 +381,12 @@ impl Views for SqliteConnection {
             SELECT f.merchant, f.out_trade_no, f.idem_key, f.kind, f.disposition, f.shop, f.order_no, f.amount,
                    f.currency, f.trade_no, f.full_refund, f.account, f.callback_id, f.occurred_at, f.booked_at,
                    i.source, i.repeats
-            FROM json_each(?1) AS j CROSS JOIN payonce_order_flow AS f
+            FROM jsonb_each(?1) AS j CROSS JOIN payonce_order_flow AS f
               ON f.merchant = j.value->>'m' AND f.out_trade_no = j.value->>'n'
             JOIN payonce_idempotency AS i ON i.merchant = f.merchant AND i.idem_key = f.idem_key
             ORDER BY f.booked_at, f.idem_key";
-        let flow = rows(self, "read the ledger", query(FLOW).bind(json::numbers(&numbers))).await?;
-        let flow = flow.iter().map(flow_view).collect::<Result<Vec<_>, _>>()?;
+        let flow = fetch(self, "read the ledger", query(FLOW).bind(json::numbers(&numbers))).await?;
+        let flow = flow.iter().map(rows::flow_view).collect::<Result<Vec<_>, _>>()?;
         let held = self.lock_held(&numbers).await?;
         const EFFECTS: &str = "\
             SELECT effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload, state, after, tries,
@@ -382,17 +394,17 @@ impl Views for SqliteConnection {
             FROM payonce_effect INDEXED BY payonce_effect_by_order WHERE shop = ?1 AND order_no = ?2
             ORDER BY created_at, effect_key";
         let effects = query(EFFECTS).bind(shop.as_str().to_owned()).bind(order_no.as_str().to_owned());
-        let effects = rows(self, "read effects", effects).await?;
-        let effects = effects.iter().map(effect).collect::<Result<Vec<_>, _>>()?;
+        let effects = fetch(self, "read effects", effects).await?;
+        let effects = effects.iter().map(rows::effect).collect::<Result<Vec<_>, _>>()?;
         let ids: Vec<&str> = (flow.iter().filter_map(|view| view.row.callback_id.as_deref()))
             .chain(held.iter().filter_map(|held| held.callback_id.as_deref()))
             .collect();
         const CALLBACKS: &str = "\
             SELECT DISTINCT c.id, c.account, c.received_at, c.verdict, c.key_id, length(c.body)
-            FROM json_each(?1) AS j CROSS JOIN payonce_callback AS c ON c.id = j.value ORDER BY c.id";
+            FROM jsonb_each(?1) AS j CROSS JOIN payonce_callback AS c ON c.id = j.value ORDER BY c.id";
         let ids = serde_json::to_string(&ids).unwrap_or_default();
-        let callbacks = rows(self, "read callbacks", query(CALLBACKS).bind(ids)).await?;
-        let callbacks = callbacks.iter().map(callback_view).collect::<Result<Vec<_>, _>>()?;
+        let callbacks = fetch(self, "read callbacks", query(CALLBACKS).bind(ids)).await?;
+        let callbacks = callbacks.iter().map(rows::callback_view).collect::<Result<Vec<_>, _>>()?;
         Ok(Some(OrderView { order, attempts, flow, effects, held, callbacks }))
     }
 
@@ -404,7 +416,7 @@ impl Views for SqliteConnection {
             ORDER BY effect_key LIMIT ?3";
         let query =
             query(SQL).bind(filter.state.map(EffectState::as_str)).bind(filter.after_key.clone()).bind(filter.limit);
-        rows(self, "read effects", query).await?.iter().map(effect).collect()
+        fetch(self, "read effects", query).await?.iter().map(rows::effect).collect()
     }
 
     async fn effect(&mut self, key: &EffectKey) -> Result<Option<Effect>, Error> {
@@ -412,14 +424,14 @@ impl Views for SqliteConnection {
             SELECT effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload, state, after, tries,
                    due_at, last_error, created_at, done_at
             FROM payonce_effect WHERE effect_key = ?1";
-        let found = rows(self, "read an effect", query(SQL).bind(key.as_str().to_owned())).await?;
-        found.first().map(effect).transpose()
+        let found = fetch(self, "read an effect", query(SQL).bind(key.as_str().to_owned())).await?;
+        found.first().map(rows::effect).transpose()
     }
 
     async fn callback_body(&mut self, id: &str) -> Result<Option<Vec<u8>>, Error> {
         const SQL: &str = "SELECT body FROM payonce_callback WHERE id = ?1";
-        let found = rows(self, "read a callback", query(SQL).bind(id.to_owned())).await?;
-        Ok(found.first().map(|row| row.try_get(0)).transpose()?)
+        let found = fetch(self, "read a callback", query(SQL).bind(id.to_owned())).await?;
+        found.first().map(|row| row.bytes(0)).transpose()
     }
 
     async fn counts(&mut self) -> Result<Counts, Error> {
@@ -434,16 +446,8 @@ impl Views for SqliteConnection {
                    (SELECT min(due_at) FROM payonce_effect INDEXED BY payonce_effect_open
                     WHERE done_at IS NULL AND state = 'ready'),
                    (SELECT count(*) FROM payonce_callback INDEXED BY payonce_callback_unbelieved WHERE verdict <> 'booked')";
-        let found = rows(self, "count", query(SQL)).await?;
-        let row = found.first().ok_or_else(|| Error::permanent("count: no row"))?;
-        Ok(Counts {
-            held: row.try_get(0)?,
-            effects_ready: row.try_get(1)?,
-            effects_leased: row.try_get(2)?,
-            effects_dead: row.try_get(3)?,
-            oldest_due: row.try_get::<Option<i64>, _>(4)?.map(Micros),
-            callbacks_unbelieved: row.try_get(5)?,
-        })
+        let found = fetch(self, "count", query(SQL)).await?;
+        rows::counts(found.first().ok_or_else(|| Error::permanent("count: no row"))?)
     }
 }
 
@@ -452,6 +456,7 @@ impl Engine for SqliteConnection {
     const NAME: &'static str = "sqlite";
     const BREATHER: Option<(Duration, Duration)> = Some((Duration::from_millis(50), Duration::from_millis(1)));
     const READS_BEFORE_DURABLE: bool = false;
+    const TRUSTED_IDLE: Option<Duration> = None;
 
     async fn connect(options: &SqliteOptions) -> Result<Self, Error> {
         let options = SqliteConnectOptions::new()
@@ -488,169 +493,12 @@ impl Engine for SqliteConnection {
     }
 
     async fn doubts(&mut self) -> Result<Vec<String>, Error> {
-        let found = rows(self, "read settings", query("PRAGMA synchronous")).await?;
-        let level: i64 = found.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(0);
+        let found = fetch(self, "read settings", query("PRAGMA synchronous")).await?;
+        let level: i64 = found.first().map(|row| row.int(0)).transpose()?.unwrap_or(0);
         Ok(if level >= 2 {
             Vec::new()
         } else {
             vec![format!("SQLite: synchronous = {level}; below FULL (2) the last commits can be lost with the power")]
         })
     }
-}
-
-// ---- rows to values. What is in the tables was checked when it went in; a row that does not read is damage.
-
-fn damaged(error: &IdError) -> Error {
-    Error::permanent(format!("a stored row does not read: {error}"))
-}
-
-fn text<T>(row: &SqliteRow, index: usize, new: impl FnOnce(String) -> Result<T, IdError>) -> Result<T, Error> {
-    new(row.try_get(index)?).map_err(|error| damaged(&error))
-}
-
-fn optional<T>(
-    row: &SqliteRow,
-    index: usize,
-    new: impl FnOnce(String) -> Result<T, IdError>,
-) -> Result<Option<T>, Error> {
-    row.try_get::<Option<String>, _>(index)?.map(new).transpose().map_err(|error| damaged(&error))
-}
-
-fn word<T>(row: &SqliteRow, index: usize, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, Error> {
-    let word: String = row.try_get(index)?;
-    parse(&word).ok_or_else(|| Error::permanent(format!("a stored row does not read: unknown word {word:?}")))
-}
-
-fn micros(row: &SqliteRow, index: usize) -> Result<Micros, Error> {
-    Ok(Micros(row.try_get(index)?))
-}
-
-fn optional_micros(row: &SqliteRow, index: usize) -> Result<Option<Micros>, Error> {
-    Ok(row.try_get::<Option<i64>, _>(index)?.map(Micros))
-}
-
-fn money(row: &SqliteRow, amount: usize, currency: usize) -> Result<Money, Error> {
-    let currency = word(row, currency, |word| Currency::parse(word).ok())?;
-    Ok(Money { amount: row.try_get(amount)?, currency })
-}
-
-fn number(row: &SqliteRow) -> Result<Number, Error> {
-    Ok(Number { merchant: text(row, 0, Merchant::new)?, out_trade_no: text(row, 1, OutTradeNo::new)? })
-}
-
-fn order_id(row: &SqliteRow, shop: usize, order_no: usize) -> Result<OrderId, Error> {
-    Ok(OrderId { shop: text(row, shop, Shop::new)?, order_no: text(row, order_no, OrderNo::new)? })
-}
-
-fn key_id(row: &SqliteRow, merchant: usize, key: usize) -> Result<KeyId, Error> {
-    Ok(KeyId {
-        merchant: text(row, merchant, Merchant::new)?,
-        key: IdemKey::from_books(row.try_get::<String, _>(key)?),
-    })
-}
-
-fn attempt(row: &SqliteRow) -> Result<Attempt, Error> {
-    let order = match optional(row, 2, Shop::new)? {
-        Some(shop) => Some(OrderId { shop, order_no: text(row, 3, OrderNo::new)? }),
-        None => None,
-    };
-    Ok(Attempt {
-        number: number(row)?,
-        order,
-        amount: row.try_get(4)?,
-        state: word(row, 5, AttemptState::parse)?,
-        closed_at: optional_micros(row, 6)?,
-    })
-}
-
-fn order(row: &SqliteRow) -> Result<Order, Error> {
-    Ok(Order {
-        id: order_id(row, 0, 1)?,
-        kind: text(row, 2, OrderKind::new)?,
-        money: money(row, 4, 3)?,
-        status: word(row, 5, OrderStatus::parse)?,
-        paid: row.try_get(6)?,
-        refunded: row.try_get(7)?,
-        unapplied: row.try_get(8)?,
-        version: row.try_get(9)?,
-        closed_at: optional_micros(row, 10)?,
-        paid_at: optional_micros(row, 11)?,
-        created_at: micros(row, 12)?,
-        meta: row.try_get(13)?,
-    })
-}
-
-fn held(row: &SqliteRow) -> Result<Held, Error> {
-    let notice: String = row.try_get(5)?;
-    Ok(Held {
-        number: number(row)?,
-        key: IdemKey::from_books(row.try_get::<String, _>(2)?),
-        fingerprint: row.try_get(3)?,
-        reason: word(row, 4, HoldReason::parse)?,
-        notice: serde_json::from_str(&notice)
-            .map_err(|error| Error::permanent(format!("a held notice does not read: {error}")))?,
-        callback_id: row.try_get(6)?,
-        seen: row.try_get(7)?,
-        first_seen: micros(row, 8)?,
-        last_seen: micros(row, 9)?,
-    })
-}
-
-fn booked(row: &SqliteRow) -> Result<(KeyId, Fingerprint), Error> {
-    let money = match row.try_get::<Option<i64>, _>(3)? {
-        Some(_) => Some(money(row, 3, 4)?),
-        None => None,
-    };
-    Ok((key_id(row, 0, 1)?, Fingerprint { trade_no: optional(row, 2, TradeNo::new)?, money }))
-}
-
-fn flow(row: &SqliteRow) -> Result<FlowRow, Error> {
-    Ok(FlowRow {
-        number: number(row)?,
-        key: IdemKey::from_books(row.try_get::<String, _>(2)?),
-        kind: row.try_get(3)?,
-        disposition: word(row, 4, Disposition::parse)?,
-        order: order_id(row, 5, 6)?,
-        money: money(row, 7, 8)?,
-        trade_no: optional(row, 9, TradeNo::new)?,
-        full_refund: row.try_get::<i64, _>(10)? != 0,
-        account: text(row, 11, AccountName::new)?,
-        callback_id: row.try_get(12)?,
-        occurred_at: optional_micros(row, 13)?,
-        booked_at: micros(row, 14)?,
-    })
-}
-
-fn flow_view(row: &SqliteRow) -> Result<FlowView, Error> {
-    Ok(FlowView { row: flow(row)?, source: row.try_get(15)?, repeats: row.try_get(16)? })
-}
-
-fn effect(row: &SqliteRow) -> Result<Effect, Error> {
-    Ok(Effect {
-        key: EffectKey::from_books(row.try_get::<String, _>(0)?),
-        fact: key_id(row, 1, 2)?,
-        order: order_id(row, 3, 4)?,
-        event: row.try_get(5)?,
-        name: row.try_get(6)?,
-        sink: row.try_get(7)?,
-        payload: row.try_get(8)?,
-        state: word(row, 9, EffectState::parse)?,
-        after: row.try_get::<Option<String>, _>(10)?.map(EffectKey::from_books),
-        tries: row.try_get(11)?,
-        due_at: micros(row, 12)?,
-        last_error: row.try_get(13)?,
-        created_at: micros(row, 14)?,
-        done_at: optional_micros(row, 15)?,
-    })
-}
-
-fn callback_view(row: &SqliteRow) -> Result<CallbackView, Error> {
-    Ok(CallbackView {
-        id: row.try_get(0)?,
-        account: row.try_get(1)?,
-        received_at: micros(row, 2)?,
-        verdict: row.try_get(3)?,
-        key_id: row.try_get(4)?,
-        body_bytes: row.try_get(5)?,
-    })
 }
