@@ -409,14 +409,17 @@ impl Running {
 
         let (store, bookings) = (Arc::clone(&self.shared.store), self.shared.bookings.clone());
         drop(self.shared);
-        let [mut public, mut admin] = self.listeners;
-        let served = async { tokio::join!(&mut public, &mut admin) };
-        let served = tokio::time::timeout_at(until, served).await;
+        let mut open = Vec::new();
+        for mut listener in self.listeners {
+            if tokio::time::timeout_at(until, &mut listener).await.is_err() {
+                late.push("connections");
+                open.push(listener);
+            }
+        }
         drop(self.kill);
-        if served.is_err() {
-            late.push("connections");
-            // Told to end at once, they hold nothing up; what they booked goes on in `bookings`.
-            let _ = tokio::join!(public, admin);
+        for listener in open {
+            // Told to end at once, so it does; what came by its connections goes on in `bookings`.
+            let _ = listener.await;
         }
         bookings.close();
         if tokio::time::timeout_at(until, bookings.wait()).await.is_err() {

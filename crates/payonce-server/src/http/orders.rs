@@ -76,13 +76,31 @@ impl OrderIn {
             None => one_per_account(shared, &shop, &order_no, amount)?,
             Some(listed) => as_listed(shared, &shop, listed, amount)?,
         };
-        let meta = match self.meta {
-            None => "{}".to_owned(),
-            Some(raw) if raw.get().starts_with('{') => raw.get().to_owned(),
-            Some(_) => return Err(invalid("meta must be an object")),
-        };
+        let meta = self.meta.map_or_else(|| Ok("{}".to_owned()), |raw| meta_text(&raw))?;
         let money = Money { amount, currency };
         Ok(Registration { id: OrderId { shop, order_no }, kind, money, attempts, meta, now: (shared.clock)() })
+    }
+}
+
+/// The deepest nesting of a `meta`: whoever reads it inside an effect must get through as well.
+const META_DEPTH_MAX: usize = 32;
+
+/// Kept as written, after a look whether everybody will be able to read it.
+fn meta_text(raw: &RawValue) -> Result<String, ApiError> {
+    fn depth(value: &Value) -> usize {
+        match value {
+            Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+            Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+    match serde_json::from_str::<Value>(raw.get()) {
+        Ok(value) if !value.is_object() => Err(invalid("meta must be an object")),
+        Ok(value) if depth(&value) > META_DEPTH_MAX => {
+            Err(invalid(format!("meta is nested more than {META_DEPTH_MAX} deep")))
+        }
+        Ok(_) => Ok(raw.get().to_owned()),
+        Err(error) => Err(invalid(format!("meta: {error}"))),
     }
 }
 

@@ -125,12 +125,15 @@ async fn a_shutdown_drains() {
         trouble.delay_ms.store(60, Ordering::SeqCst);
         let begun = trouble.begun.load(Ordering::SeqCst);
         let urls = [house.notify_url("wx-main")];
-        let plan_of = Delivery { times: 60, concurrency: 12, seed: u64::from(round), ..Delivery::default() };
+        let plan_of =
+            Delivery { times: 36, concurrency: 12, barrier: true, seed: u64::from(round), ..Delivery::default() };
         let event = Arc::new(wx_paid(&order, 100));
         let load = tokio::spawn(async move { Courier.deliver_many(&urls, event, plan_of, |_, _| {}).await });
         while trouble.begun.load(Ordering::SeqCst) == begun {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
+        // The whole first wave is in: their last bytes went out together.
+        tokio::time::sleep(Duration::from_millis(30)).await;
         house = house.restart(plan()).await;
         let report = load.await.unwrap();
         // Whoever got an answer got a true one; whoever came too late met a closed door, not a broken word.

@@ -41,9 +41,13 @@ async fn only_the_token_opens_the_admin_api() {
 async fn a_request_is_read_strictly() {
     let house = House::start().await;
     let long = "x".repeat(129);
+    let nested = |open: &str, depth: usize| {
+        let (opened, closed) = (open.repeat(depth), if open == "[" { String::new() } else { "}".repeat(depth) });
+        format!(r#"{{"order_no":"S-1","amount":1,"meta":{opened}1{closed}}}"#)
+    };
     let table: Vec<(String, u16, &str, &str)> = [
         (r#"{"order_no":"S-1","amount":100,"amout":1}"#, 400, "invalid_request", "unknown field `amout`"),
-        (r#"{"order_no":"S-1","amount":100,"amout":1}"#, 400, "invalid_request", "line 1 column 39"),
+        (r#"{"order_no":"S-1","amount":100,"amout":1}"#, 400, "invalid_request", "line 1 column 38"),
         (r#"{"order_no":"S-1"}"#, 400, "invalid_request", "missing field `amount`"),
         (r#"{"amount":1}"#, 400, "invalid_request", "missing field `order_no`"),
         (r#"{"order_no":"S-1","amount":0}"#, 400, "invalid_request", "amount is 0"),
@@ -109,7 +113,10 @@ async fn a_request_is_read_strictly() {
         (format!(r#"{{"order_no":"{long}","amount":1}}"#), 400, "invalid_request", "order_no has 129 bytes"),
         (format!(r#"{{"order_no":"{}","amount":1}}"#, &long[..65]), 400, "invalid_request", "the order number cannot be"),
         (format!(r#"{{"order_no":"S-1","amount":1,"meta":{{"x":"{}"}}}}"#, "y".repeat(70_000)), 413, "too_large", ""),
-        (format!(r#"{{"order_no":"S-1","amount":1,"meta":{}}}"#, "[".repeat(1000)), 400, "invalid_json", "recursion"),
+        (nested("[", 1000), 400, "invalid_json", "line 1"),
+        (nested("{\"a\":", 40), 400, "invalid_request", "meta is nested more than 32 deep"),
+        (nested("{\"a\":", 4000), 400, "invalid_request", "meta: recursion limit"),
+        (r#"{"order_no":"S-1","amount":1,"meta":{"x":1e999}}"#.to_owned(), 400, "invalid_request", "meta: number out of range"),
     ])
     .collect();
     for (body, status, code, part) in table {

@@ -63,7 +63,8 @@ async fn nobody_has_to_believe_the_shop() {
     let order = fresh("QUERY-");
     house.order(&order, 100).await;
     let mut forged = WECHAT.answer(&WECHAT.payment(&order, &wx_trade(&order), 1), now_unix());
-    let text = String::from_utf8(forged.body).unwrap().replace("\"total\":1,", "\"total\":100,");
+    let text = String::from_utf8(forged.body.clone()).unwrap().replace("\"total\":1}", "\"total\":100}");
+    assert_ne!(text.as_bytes(), forged.body);
     forged.body = text.into_bytes();
     let (status, told) = hand_in(&house, "wx-main", &forged).await;
     assert_eq!((status, &told["error"]["code"]), (422, &json!("answer_not_believed")), "{told}");
