@@ -1,7 +1,7 @@
 //! Compares what the platforms did with what the receiver's books say, and names every difference.
 //!
-//! Pure: both sides come in as plain data, whoever collected them. It knows the promise (an acknowledged fact is in the
-//! books, once, with its amount; what it owes is delivered and counts once) and not how anybody keeps it.
+//! Here: the promise (an acknowledged fact is in the books, once, with its amount; what it owes is delivered and counts
+//! once), as a pure function of both sides. Not here: how anybody keeps books, or who collected them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,8 +1,8 @@
 //! Carries notifications over real HTTP, in every disorder that the platforms are known for: repeated, concurrent,
 //! released at one moment, cut off before the answer, again and again until acknowledged.
 //!
-//! It judges each answer by the platform's rule and nothing else: what the books say afterwards is `auditor.rs`'s affair,
-//! what is wrong inside a request is `faults.rs`'s, and delivery at full speed is `load.rs`'s.
+//! Here: deliveries, and the verdict on each answer by the platform's rule. Not here: what the books say afterwards
+//! (`auditor`), what is wrong inside a request (`faults`), delivery at full speed (`load`).
 
 use crate::message::{Request, Response};
 use crate::platform::{Notification, Platform};

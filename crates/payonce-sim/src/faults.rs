@@ -1,8 +1,8 @@
 //! Callbacks that are wrong in exactly one way, and the platform's own oddities that look like faults.
 //!
-//! Two kinds of small pure functions: on an event, where the fault needs other keys or another time and everything else
-//! must be signed right; and on a finished request, where the signature must *not* follow the change. Nothing here says
-//! how a receiver should answer: that is the examiner's to know.
+//! Here: two kinds of small pure functions: on an event, where the fault needs other keys or another time and everything
+//! else must be signed right; and on a finished request, where the signature must *not* follow the change. Not here: how
+//! a receiver should answer; that is the examiner's to know.
 
 use crate::keys::RsaKey;
 use crate::message::Request;

@@ -1,6 +1,6 @@
 //! RSA keys of a simulated platform or merchant: made at run time, never stored, spelt in every form people configure.
 //!
-//! What is signed with them, and which header names them, lives in `platform/`.
+//! Here: making, signing, verifying, spelling. Not here: what is signed, and which header names the key (`platform`).
 
 use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;

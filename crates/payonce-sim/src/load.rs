@@ -1,7 +1,7 @@
-//! Callbacks as fast as the receiver takes them, for measuring. Requests are signed beforehand, because signing costs
-//! twenty-five times as much as verifying; what is left is two system calls per request on one thread.
+//! Callbacks as fast as the receiver takes them, for measuring.
 //!
-//! Answers are counted by status and not judged; disorder is `courier.rs`'s affair.
+//! Here: requests signed beforehand, because signing costs twenty-five times as much as verifying; what is left is two
+//! system calls per request on one thread. Not here: judging (answers are counted by status) and disorder (`courier`).
 
 use crate::message::Request;
 use hdrhistogram::Histogram;

@@ -1,7 +1,7 @@
 //! The two messages that everything here hands around: a callback on its way out, and an answer.
 //!
-//! Both are plain values with the bytes as they are. How they are spelt on a socket lives in `wire.rs`; what makes a
-//! platform content lives in `platform.rs`.
+//! Here: plain values with the bytes as they are. Not here: how they are spelt on a socket (`wire`), and what makes a
+//! platform content (`platform`).
 
 /// Header names and values, in order.
 pub type Headers = Vec<(String, String)>;

@@ -1,6 +1,7 @@
 //! What the two platforms have in common from outside: they send notifications, and they are content or not.
 //!
-//! What each says and how it signs lives in `platform/`; carrying and repeating lives in `courier.rs`.
+//! Here: the deadline, the schedule and the rule by which an answer is taken. Not here: what each says and how it signs
+//! (`platform/`), carrying and repeating (`courier`).
 
 use crate::message::{Request, Response};
 use rand::rngs::StdRng;

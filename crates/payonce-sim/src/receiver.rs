@@ -1,7 +1,7 @@
-//! The user's service that side effects arrive at: a small HTTP server on a free port that writes down every delivery,
-//! checks its Standard Webhooks signature with code of its own, and can be slow, fail or hang up when told to.
+//! The user's service that side effects arrive at.
 //!
-//! It does not know which effects are owed; comparing is `auditor.rs`'s affair.
+//! Here: a small HTTP server on a free port that writes down every delivery, checks its Standard Webhooks signature with
+//! code of its own, and can be slow, fail or hang up when told to. Not here: which effects are owed (`auditor` compares).
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;

@@ -1,6 +1,6 @@
-//! Small texts that both platforms need: random letters, Beijing times, yuan amounts, percent-encoding.
+//! Small texts that both platforms need.
 //!
-//! Nothing here knows a field name or a key.
+//! Here: random letters, Beijing times, yuan amounts, percent-encoding. Not here: any field name or key.
 
 use jiff::{Timestamp, civil::DateTime, tz::Offset};
 use rand::Rng;

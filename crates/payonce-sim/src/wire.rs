@@ -1,7 +1,7 @@
 //! HTTP/1.1 as bytes on a plain TCP connection: writing requests, reading answers.
 //!
-//! By hand and not with a client library, because the courier must hold back a request's last byte, stop in the middle,
-//! repeat a header or lie about a length, which a good client refuses to do. Only `http://`: there is no TLS here.
+//! Here: by hand and not with a client library, because the courier must hold back a request's last byte, stop in the
+//! middle, repeat a header or lie about a length, which a good client refuses to do. Not here: TLS; only `http://`.
 
 use crate::message::{Headers, Request, Response};
 use std::io;

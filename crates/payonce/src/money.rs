@@ -66,7 +66,7 @@ pub struct Money {
 }
 
 impl Money {
-    /// From minor units, as WeChat Pay sends them.
+    /// From minor units, as some platforms send them.
     pub fn from_minor(amount: i64, currency: Currency) -> Result<Self, MoneyError> {
         if amount < 0 {
             return Err(MoneyError::Negative);
@@ -79,7 +79,7 @@ impl Money {
         Self::from_minor(fen, Currency::CNY)
     }
 
-    /// From a decimal text in major units with at most two fraction digits, as Alipay sends it:
+    /// From a decimal text in major units with at most two fraction digits, as others send it:
     /// `19.99` is 1999, `100` is 10000, `1.1` is 110. A sign, an exponent, a blank, a separator,
     /// a third fraction digit, a full-width digit or an overflow is an error; nothing is rounded.
     pub fn from_decimal(text: &str, currency: Currency) -> Result<Self, MoneyError> {

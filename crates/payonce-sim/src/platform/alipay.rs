@@ -1,7 +1,7 @@
 //! Alipay (mainland) as seen from the merchant: form fields, RSA2 over the charset's bytes, signed gateway answers.
 //!
-//! A second reading of the specification, independent of payonce's own. Here is only what the platform does right;
-//! what it (or an attacker) does wrong lives in `faults.rs`.
+//! Here: a second reading of the specification, independent of payonce's own, and only what the platform does right.
+//! Not here: what it (or an attacker) does wrong (`faults`).
 
 use super::{Notification, Platform};
 use crate::keys::RsaKey;

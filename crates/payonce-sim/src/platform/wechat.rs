@@ -1,8 +1,7 @@
 //! WeChat Pay APIv3 as seen from the merchant: payloads, the encrypted envelope, signed headers, signed API answers.
 //!
-//! A second reading of the specification, independent of payonce's own. Here is only what the platform does right;
-//! what it (or an attacker) does wrong lives in `faults.rs`. There is no X.509 here: in certificate mode the key simply
-//! bears a hexadecimal serial.
+//! Here: a second reading of the specification, independent of payonce's own, and only what the platform does right.
+//! Not here: what it (or an attacker) does wrong (`faults`), and X.509: in certificate mode the key bears a serial.
 
 use super::{Notification, Platform};
 use crate::keys::{RsaKey, certain};
