@@ -3,6 +3,8 @@
 //! Each file is a topic, each test tells a case in its own words; `F…` names the field case it comes from.
 //! Random runs print their seed. `PAYONCE_TEST_ROUNDS` makes the races longer.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
 mod connections;
 mod effects;
 mod logs;
