@@ -5,6 +5,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use sqlx::Transaction;
+
 use crate::{
     apply::{self, Batch, Digest, Pending, Repeats},
     error::Error,
@@ -90,6 +92,23 @@ impl fmt::Display for Refused {
             Self::NoNumber => f.write_str("the order names no payable number"),
         }
     }
+}
+
+/// Registers in the caller's own transaction, so that their order and its registration commit together.
+///
+/// What waited for the order is booked with it. Like [`apply::apply`] it never starts over: an error with
+/// [`Error::is_conflict`] asks the caller for a new transaction.
+pub async fn register_in<DB>(
+    transaction: &mut Transaction<'_, DB>,
+    registration: &Registration,
+    rules: &Rules,
+) -> Result<Result<Pending, Refused>, Error>
+where
+    DB: sqlx::Database,
+    DB::Connection: Ledger,
+{
+    let registered = register(&mut **transaction, registration, rules).await.map_err(|(error, _)| error)?;
+    Ok(registered.map(|(_, pending)| pending))
 }
 
 /// What registering does to the tables.
