@@ -434,7 +434,7 @@ fn name_is_good(report: &Report, what: &str, name: &Told<String>) -> bool {
     let plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
     let good = (1..=64).contains(&name.value.len()) && name.value.chars().all(plain) && !name.value.contains("__");
     if !good {
-        let message = format!("{} is no name for a {what}", quote(&name.value));
+        let message = format!("{} cannot be the name of this {what}", quote(&name.value));
         let todo = "use 1 to 64 letters, digits, `-` and single `_`, since it stands in URLs and environment variables";
         report.fault(&name.place, Show::Masked, message, todo);
     }

@@ -166,7 +166,8 @@ fn account(name: Told<String>, mut section: Section<'_>, shops: &[Shop]) -> Opti
     if report.count() == before
         && let Err(error) = account.channel()
     {
-        report.fault(&place, Show::Masked, format!("{label} cannot be used: {}", error.setting()), error.message());
+        let what = format!("{label} cannot be used: {error}");
+        report.fault(&place, Show::Masked, what, "correct that setting; `payonce doctor` describes every key");
     }
     Some(Told { value: account, place })
 }
@@ -211,8 +212,19 @@ fn app_ids(section: &mut Section<'_>) -> Vec<String> {
     values(if several.is_empty() { one } else { several })
 }
 
+/// Merchant numbers of both platforms are digits. Anything else is another setting in the wrong place.
+fn digits(section: &Section<'_>, key: &str, told: Told<String>) -> Option<String> {
+    if told.value.len() <= 32 && told.value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some(told.value);
+    }
+    let todo = "copy it from the platform's console: digits only, without blanks";
+    section.report.fault(&told.place, Show::Masked, format!("`{key}` is no merchant number"), todo);
+    None
+}
+
 fn wechat_settings(section: &mut Section<'_>) -> Option<WechatSettings> {
     let mchid = section.required("mchid", "write the merchant number (商户号), for example mchid = \"1900000001\"");
+    let mchid = mchid.and_then(|told| digits(section, "mchid", told));
     let partner = section.choice("mode", false, &[("direct", false), ("partner", true)]);
     let app_ids = app_ids(section);
     let current = section.secret("api_v3_key", "api_v3_key_file");
@@ -226,7 +238,7 @@ fn wechat_settings(section: &mut Section<'_>) -> Option<WechatSettings> {
     let keys = wechat_keys(section);
     let window = section.optional_integer("window_seconds", 300, 1..=3600);
     let window = window.map_or(wechat::WINDOW, |seconds| Duration::from_secs(seconds.unsigned_abs()));
-    Some(WechatSettings { mchid: mchid?.value, partner, app_ids, api_v3_keys, keys, window })
+    Some(WechatSettings { mchid: mchid?, partner, app_ids, api_v3_keys, keys, window })
 }
 
 /// Says that a secret is missing, unless its file was named and could not be read, which was said already.
@@ -307,6 +319,7 @@ fn alipay_settings(section: &mut Section<'_>) -> Option<AlipaySettings> {
         section.missing("app_id", "write the app's number, for example app_id = \"2021000000000001\"");
     }
     let seller_id = section.required("seller_id", "write the payee's number (PID), 16 digits that begin with 2088");
+    let seller_id = seller_id.and_then(|told| digits(section, "seller_id", told));
     let sign_types = [("RSA2", alipay::Algorithm::Rsa2), ("RSA", alipay::Algorithm::Rsa)];
     let algorithm = section.choice("sign_type", alipay::Algorithm::Rsa2, &sign_types);
     let before = report.count();
@@ -329,5 +342,5 @@ fn alipay_settings(section: &mut Section<'_>) -> Option<AlipaySettings> {
     let own = section.secrets("app_public_key", "app_public_key_file");
     let own = own.into_iter().filter_map(|told| public_key(section, told, None)).collect();
     let own_private = section.secret("app_private_key", "app_private_key_file").map(|told| told.value);
-    Some(AlipaySettings { app_ids, seller_id: seller_id?.value, keys, algorithm, own, own_private })
+    Some(AlipaySettings { app_ids, seller_id: seller_id?, keys, algorithm, own, own_private })
 }

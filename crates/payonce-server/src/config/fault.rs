@@ -159,6 +159,12 @@ impl Report {
     /// The text is no TOML. Nothing is known about what stands in the line, so only words that are ours are
     /// shown of it.
     pub(super) fn syntax(&self, span: Range<usize>, message: &str) {
+        let message = message.trim_end_matches(", expected nothing");
+        let todo = if message == "duplicate key" {
+            "keep one of the two; the rest is checked after that"
+        } else {
+            "mend the line (texts stand in quotes, a section is [name]); the rest is checked after that"
+        };
         let start = self.floor(span.start);
         let (number, column) = self.position(start);
         let line = &self.text[self.line(start)];
@@ -171,8 +177,7 @@ impl Report {
             order: (start, place.clone()),
             place,
             what: format!("not TOML: {message}"),
-            todo: "mend the line (texts stand in quotes, a section is [name]); the rest is checked after that"
-                .to_owned(),
+            todo: todo.to_owned(),
             excerpt,
         });
     }
@@ -238,12 +243,31 @@ impl Report {
             let end = at + rest.find('#').unwrap_or(rest.len());
             push(&mut text, at..end, true);
         }
-        let text = text.trim_end().replace(|char: char| char.is_control(), " ");
+        let text = without_long_words(text.trim_end());
         let column = caret.unwrap_or(0).min(text.chars().count());
         let width = self.text[span.start..span.end.min(line.end).max(span.start)].chars().count();
         let width = width.min(text.chars().count() - column).max(1);
         Some(Excerpt { number, text, column, width })
     }
+}
+
+/// Keys and names are shown, but what is longer than any of ours may be a secret that lost its quotes. The
+/// length stays, for the caret.
+fn without_long_words(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let part_of_word = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-' | '+' | '/' | '=');
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|char: char| !part_of_word(char)).unwrap_or(rest.len()).max(first.len_utf8());
+        let (word, after) = rest.split_at(end);
+        if word.len() > SHOWN_MAX && !words::ALL.contains(&word) {
+            out.extend(word.chars().map(|_| '·'));
+        } else {
+            out.extend(word.chars().map(|char| if char.is_control() { ' ' } else { char }));
+        }
+        rest = after;
+    }
+    out
 }
 
 /// What may be shown of a line that could not be read: a first word that is ours, or nearly.
@@ -272,7 +296,7 @@ fn guarded(line: &str) -> String {
 /// A value as a message may quote it.
 pub(super) fn quote(text: &str) -> String {
     let short = text.chars().count() <= SHOWN_MAX && !text.chars().any(char::is_control);
-    if short { format!("`{text}`") } else { format!("a value of {} characters", text.chars().count()) }
+    if short { format!("`{text}`") } else { format!("({} characters, not shown)", text.chars().count()) }
 }
 
 impl fmt::Debug for Report {

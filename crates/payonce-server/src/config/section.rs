@@ -118,7 +118,13 @@ impl<'a> Section<'a> {
             _ => vec![node],
         };
         let mut texts = Vec::new();
+        let many = items.len() > 1;
         for item in items {
+            if many && item.raw.is_none() && !matches!(item.value, Value::Text(_)) {
+                let what = format!("`{key}` holds {}, only texts belong there", item.value.kind());
+                self.report.fault(&item.place, Show::Masked, what, "put it in quotes");
+                continue;
+            }
             let Some(text) = self.as_text(key, &item) else { continue };
             if text.trim().is_empty() {
                 let todo = "give it a value, or remove it";

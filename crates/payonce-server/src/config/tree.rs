@@ -123,9 +123,17 @@ pub(super) fn overlay(root: &mut Vec<Member>, report: &Report, variables: &[(OsS
             report.fault(&place, Show::Masked, "is not UTF-8", "set it again");
             continue;
         };
-        if let Err(inside) = set(root, &path, &place, from_variable(value, &place)) {
-            let what = format!("sets something inside of {}, which is a value of its own", quote(&inside));
-            report.fault(&place, Show::Masked, what, "shorten the name of the variable");
+        match set(root, &path, &place, from_variable(value, &place)) {
+            Ok(()) => {}
+            Err(InTheWay::Value(name)) => {
+                let what = format!("sets something inside of {}, which is a value of its own", quote(&name));
+                report.fault(&place, Show::Masked, what, "shorten the name of the variable");
+            }
+            Err(InTheWay::NoItem(name)) => {
+                let what = format!("names an item of {} that is not there", quote(&name));
+                let todo = "name one that the file has; they are counted from 0";
+                report.fault(&place, Show::Masked, what, todo);
+            }
         }
     }
 }
@@ -155,8 +163,14 @@ fn relocate(node: &mut Node, place: &Place) {
     }
 }
 
-/// Sets a value; the error is the name of the plain value that stands in the way.
-fn set(members: &mut Vec<Member>, path: &[String], place: &Place, value: Node) -> Result<(), String> {
+/// Why a value cannot be set, with the name of what stands there instead.
+enum InTheWay {
+    Value(String),
+    NoItem(String),
+}
+
+/// Sets a value, and makes the sections on the way to it.
+fn set(members: &mut Vec<Member>, path: &[String], place: &Place, value: Node) -> Result<(), InTheWay> {
     let [first, rest @ ..] = path else { return Ok(()) };
     let same = |name: &str| name.to_lowercase().replace('-', "_") == *first;
     let at = members.iter().position(|member| same(&member.name)).unwrap_or_else(|| {
@@ -172,21 +186,22 @@ fn set(members: &mut Vec<Member>, path: &[String], place: &Place, value: Node) -
     }
     match &mut member.node.value {
         Value::Table(inner) => set(inner, rest, place, value),
-        Value::List(items) => set_item(items, rest, place, value).map_err(|()| member.name.clone()),
-        _ => Err(member.name.clone()),
+        Value::List(items) => set_item(&member.name, items, rest, place, value),
+        _ => Err(InTheWay::Value(member.name.clone())),
     }
 }
 
 /// `PAYONCE__EFFECTS__0__SINK`: an item by its number, from 0.
-fn set_item(items: &mut [Node], path: &[String], place: &Place, value: Node) -> Result<(), ()> {
-    let [index, rest @ ..] = path else { return Err(()) };
-    let item = index.parse::<usize>().ok().and_then(|index| items.get_mut(index)).ok_or(())?;
+fn set_item(name: &str, items: &mut [Node], path: &[String], place: &Place, value: Node) -> Result<(), InTheWay> {
+    let [index, rest @ ..] = path else { return Ok(()) };
+    let item = index.parse::<usize>().ok().and_then(|index| items.get_mut(index));
+    let item = item.ok_or_else(|| InTheWay::NoItem(name.to_owned()))?;
     if rest.is_empty() {
         *item = value;
         return Ok(());
     }
     match &mut item.value {
-        Value::Table(inner) => set(inner, rest, place, value).map_err(drop),
-        _ => Err(()),
+        Value::Table(inner) => set(inner, rest, place, value),
+        _ => Err(InTheWay::Value(name.to_owned())),
     }
 }

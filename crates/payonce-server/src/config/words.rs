@@ -152,6 +152,16 @@ mod tests {
     }
 
     #[test]
+    fn the_list_of_words_is_what_the_readers_ask_for() {
+        let text = "[shops.a]\n[accounts.a]\nchannel = \"wechat\"\n[accounts.b]\nchannel = \"alipay\"\n\
+            [[effects]]\nsink = \"sql\"\n[sinks.a]\ntype = \"http\"\n";
+        let known = crate::config::read("payonce.toml".as_ref(), text.to_owned().into(), &[]).known;
+        let known: std::collections::BTreeSet<&str> =
+            known.iter().filter_map(|path| path.rsplit('.').next()).filter(|word| *word != "*").collect();
+        assert_eq!(known, ALL.iter().copied().collect());
+    }
+
+    #[test]
     fn the_nearest_word_is_near() {
         let near = |word| nearest(word, ALL.iter().copied());
         assert_eq!(near("mch_id"), Some("mchid"));

@@ -52,6 +52,14 @@ secrets = [
     )
 }
 
+/// What a person is shown.
+fn shown(text: &str, variables: &[(OsString, OsString)]) -> String {
+    let loaded = config::read(Path::new("/nowhere/payonce.toml"), text.to_owned().into(), variables);
+    format!("{:?}\n{}", loaded.faults, Faults(loaded.faults.clone()))
+}
+
+/// That, and what `Debug` would print of the settings. (A secret under a key that is not secret is a value
+/// like any other to `Debug`, but never in a fault.)
 fn everything(text: &str, variables: &[(OsString, OsString)]) -> String {
     let loaded = config::read(Path::new("/nowhere/payonce.toml"), text.to_owned().into(), variables);
     format!("{:?}\n{:?}\n{}", loaded.config, loaded.faults, Faults(loaded.faults.clone()))
@@ -158,11 +166,11 @@ fn a_secret_under_every_key_is_never_shown() {
                         if *key == "channel" || section != "accounts.wx" { "" } else { "channel = \"wechat\"\n" };
                     let kind = if *key == "type" || section != "sinks.shop" { "" } else { "type = \"http\"\n" };
                     let text = format!("[{section}]\n{channel}{kind}{key} = {value}\n");
-                    assert_no_secret(&everything(&text, &[]), &[secret], &text);
+                    assert_no_secret(&shown(&text, &[]), &[secret], &text);
                 }
             }
             let variable = (OsString::from(format!("PAYONCE__SERVER__{}", key.to_uppercase())), OsString::from(secret));
-            assert_no_secret(&everything("", &[variable]), &[secret], key);
+            assert_no_secret(&shown("", &[variable]), &[secret], key);
         }
     }
 }

@@ -147,6 +147,7 @@ fn an_address_that_is_taken_is_told_with_what_to_do() {
     let done = folder.run(&["serve"]);
     assert_eq!(done.code, Some(1));
     assert!(done.err.contains(&format!("cannot listen on {address}")) && done.err.contains("to do: "), "{}", done.err);
+    assert!(!done.err.contains('\u{1b}'), "colours are for terminals: {:?}", done.err);
     assert!(!done.err.contains("Os {") && !done.err.contains("StartError"), "{}", done.err);
 }
 
@@ -164,9 +165,12 @@ fn migrate_says_what_was_applied_and_the_second_time_nothing() {
     let first = folder.run(&["migrate"]);
     assert_eq!((first.code, first.err.as_str()), (Some(0), ""));
     assert!(first.out.contains("payonce.db: applied migration"), "{}", first.out);
-    let second = folder.run(&["--config", "payonce.toml", "migrate"]);
+    let second = folder.run(&["migrate", "--config", "payonce.toml"]);
     assert_eq!(second.code, Some(0));
     assert!(second.out.contains("up to date"), "{}", second.out);
+    fs::rename(folder.path("payonce.toml"), folder.path("other.toml")).unwrap();
+    let third = folder.command(&["migrate"]).env("PAYONCE_CONFIG", "other.toml").output().unwrap();
+    assert!(third.status.success(), "{third:?}");
 }
 
 #[test]
