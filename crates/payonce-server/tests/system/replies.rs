@@ -52,6 +52,12 @@ async fn a_panic_is_a_failure_and_not_the_end() {
     let (wx, ali) = (fresh("F054P-"), fresh("F054P-"));
     house.order(&wx, 100).await;
     house.order(&ali, 100).await;
+    // In the channel, while it reads: for a callback and for a query answer.
+    wx_refused(&house.deliver("wx-panics", &send_wx(&wx_paid(&wx, 100))).await, 500);
+    let answer = Response { status: 200, headers: vec![], body: b"{}".to_vec() };
+    let (status, told) = crate::queries::hand_in(&house, "wx-panics", &answer).await;
+    assert_eq!((status, told["error"]["code"].as_str()), (500, Some("internal")), "{told}");
+    // While it is booked.
     trouble.panic.store(1, std::sync::atomic::Ordering::SeqCst);
     wx_refused(&house.deliver("wx-main", &send_wx(&wx_paid(&wx, 100))).await, 503);
     trouble.panic.store(1, std::sync::atomic::Ordering::SeqCst);

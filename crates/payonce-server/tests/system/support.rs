@@ -15,8 +15,10 @@ use futures_util::future::BoxFuture;
 use payonce::{
     apply::{Batch, Committed},
     batcher::BatcherOptions,
-    ids::{AccountName, OrderNo, Shop},
+    channel::{Answer, Belief, Callback, Channel, Rejection, Reply},
+    ids::{AccountName, Merchant, OrderNo, Shop},
     key::EffectKey,
+    outcome::Verdict,
     register::{Refused, Registered, Registration},
     rules::{EffectRule, Event, Rules},
     sink::Sink,
@@ -280,7 +282,33 @@ fn accounts() -> Vec<Account> {
         account("wx-main", "default", Arc::new(wechat("wx-main", &WECHAT.mchid))),
         account("ali-main", "default", Arc::new(alipay.unwrap())),
         account("wx-other", "other", Arc::new(wechat("wx-other", "1900000099"))),
+        account("wx-panics", "panics", Arc::new(Panics(wechat("wx-panics", "1900000098")))),
     ]
+}
+
+/// A channel with a fault: it panics while it reads.
+struct Panics(wechat::Wechat);
+
+impl Channel for Panics {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn merchant(&self) -> &Merchant {
+        self.0.merchant()
+    }
+
+    fn believe(&self, _: &Callback, _: Micros) -> Result<Belief, Rejection> {
+        panic!("a test wants this panic")
+    }
+
+    fn believe_answer(&self, _: &Answer, _: Micros) -> Result<Belief, Rejection> {
+        panic!("a test wants this panic")
+    }
+
+    fn reply(&self, verdict: &Verdict) -> Reply {
+        self.0.reply(verdict)
+    }
 }
 
 /// A WeChat payment callback as it would be sent now.
