@@ -53,28 +53,7 @@ impl Serve {
 }
 
 async fn serve(config: Config) -> Result<(), Failure> {
-    let rules = Arc::new(config.rules());
-    let applied = migrate::apply(&config).await?;
-    let store = open(&config, &rules).await?;
-    let (token, token_file) = admin_token(&config)?;
-    let (sinks, slowest) = sinks(&config)?;
-    let settings = Settings {
-        public: config.server.public,
-        admin: config.server.admin,
-        admin_token: token.expose().to_owned(),
-        accounts: accounts(&config)?,
-        store,
-        rules,
-        sinks,
-        limits: config.server.limits,
-        worker: worker_options(&config, slowest),
-        batcher: BatcherOptions {
-            queue: config.server.queue,
-            batch: config.server.batch,
-            grace: config.policy.unknown_order_grace,
-        },
-        clock: Micros::now,
-    };
+    let Assembled { settings, applied, token_file } = assemble(&config).await?;
     // Before anything is printed, so that whoever reads the lines may send a signal at once.
     let stop = Stop::listen()?;
     let running = gateway::start(settings).await.map_err(|error| {
@@ -94,6 +73,42 @@ async fn serve(config: Config) -> Result<(), Failure> {
         () = stop.asked() => tracing::warn!("stopped at once by a second signal"),
     }
     Ok(())
+}
+
+/// What a gateway is started with, and what happened on the way.
+pub(super) struct Assembled {
+    pub(super) settings: Settings,
+    /// Migrations that were applied.
+    pub(super) applied: Vec<i64>,
+    /// Where the admin token is, if nobody configured one.
+    pub(super) token_file: Option<PathBuf>,
+}
+
+/// From a configuration to everything that a gateway needs, with the database brought up to date.
+pub(super) async fn assemble(config: &Config) -> Result<Assembled, Failure> {
+    let rules = Arc::new(config.rules());
+    let applied = migrate::apply(config).await?;
+    let store = open(config, &rules).await?;
+    let (token, token_file) = admin_token(config)?;
+    let (sinks, slowest) = sinks(config)?;
+    let settings = Settings {
+        public: config.server.public,
+        admin: config.server.admin,
+        admin_token: token.expose().to_owned(),
+        accounts: accounts(config)?,
+        store,
+        rules,
+        sinks,
+        limits: config.server.limits,
+        worker: worker_options(config, slowest),
+        batcher: BatcherOptions {
+            queue: config.server.queue,
+            batch: config.server.batch,
+            grace: config.policy.unknown_order_grace,
+        },
+        clock: Micros::now,
+    };
+    Ok(Assembled { settings, applied, token_file })
 }
 
 async fn open(config: &Config, rules: &Arc<payonce::rules::Rules>) -> Result<Arc<dyn Store>, Failure> {
@@ -212,17 +227,17 @@ fn print_start(config: &Config, running: &Running, applied: &[i64], token_file: 
 
 /// The signals that mean "stop".
 #[cfg(unix)]
-struct Stop(tokio::sync::Mutex<[tokio::signal::unix::Signal; 2]>);
+pub(super) struct Stop(tokio::sync::Mutex<[tokio::signal::unix::Signal; 2]>);
 
 #[cfg(unix)]
 impl Stop {
-    fn listen() -> Result<Self, Failure> {
+    pub(super) fn listen() -> Result<Self, Failure> {
         use tokio::signal::unix::{SignalKind, signal};
         let on = |kind| signal(kind).map_err(|error| Failure::new(format!("signals: {error}"), "start it again"));
         Ok(Self(tokio::sync::Mutex::new([on(SignalKind::terminate())?, on(SignalKind::interrupt())?])))
     }
 
-    async fn asked(&self) {
+    pub(super) async fn asked(&self) {
         let mut signals = self.0.lock().await;
         let [terminate, interrupt] = &mut *signals;
         tokio::select! {
@@ -234,15 +249,15 @@ impl Stop {
 
 /// The signals that mean "stop".
 #[cfg(not(unix))]
-struct Stop;
+pub(super) struct Stop;
 
 #[cfg(not(unix))]
 impl Stop {
-    fn listen() -> Result<Self, Failure> {
+    pub(super) fn listen() -> Result<Self, Failure> {
         Ok(Self)
     }
 
-    async fn asked(&self) {
+    pub(super) async fn asked(&self) {
         let _ = tokio::signal::ctrl_c().await;
     }
 }
