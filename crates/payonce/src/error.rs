@@ -71,8 +71,7 @@ const SQLITE: [&str; 3] = ["5", "261", "517"];
 /// available, statement cancelled by a time-out, idle in transaction for too long, too many connections, going
 /// down or coming up, and read-only, as an old primary is after a failover.
 #[cfg(feature = "postgres")]
-const POSTGRES: [&str; 10] =
-    ["40001", "40P01", "55P03", "57014", "25P03", "53300", "57P01", "57P02", "57P03", "25006"];
+const POSTGRES: [&str; 10] = ["40001", "40P01", "55P03", "57014", "25P03", "53300", "57P01", "57P02", "57P03", "25006"];
 
 /// MySQL's and MariaDB's (mariadb.com/kb/en/mariadb-error-codes): deadlock, lock wait time-out (which rolls
 /// back the statement only, so ROLLBACK is always sent), record changed since last read, auto-increment

@@ -96,17 +96,34 @@ impl<E> Seat<E> {
     }
 }
 
+impl<E: Engine> Seat<E> {
+    /// The connection, unless it sat for so long that it may be dead without knowing.
+    fn take_trusted(&mut self) -> Option<E> {
+        let connection = self.connection.take()?;
+        let trusted = E::TRUSTED_IDLE.is_none_or(|limit| self.idle_since.elapsed() < limit);
+        trusted.then_some(connection)
+    }
+}
+
 /// A connection in use.
 struct InUse<'a, E> {
     seat: MutexGuard<'a, Seat<E>>,
     connection: E,
 }
 
-impl<E> InUse<'_, E> {
+impl<E: Engine> InUse<'_, E> {
     /// After a clean end.
     fn put_back(mut self) {
         self.seat.idle_since = Instant::now();
         self.seat.connection = Some(self.connection);
+    }
+
+    /// After an error: rolls back in so many words (a queued rollback would keep its locks), or drops a
+    /// connection of which nothing is known.
+    async fn undo(mut self, error: &Error) {
+        if !error.is_lost() && self.connection.rollback().await.is_ok() {
+            self.put_back();
+        }
     }
 }
 
@@ -148,7 +165,7 @@ impl<E: Engine> Database<E> {
                 seat.busy_since = Instant::now();
             }
         }
-        let connection = match seat.connection.take() {
+        let connection = match seat.take_trusted() {
             Some(connection) => connection,
             None => E::connect(&self.options).await?,
         };
@@ -157,7 +174,7 @@ impl<E: Engine> Database<E> {
 
     async fn reader(&self) -> Result<InUse<'_, E>, Error> {
         let mut seat = self.reader.lock().await;
-        let connection = match seat.connection.take() {
+        let connection = match seat.take_trusted() {
             Some(connection) => connection,
             None => E::connect_reader(&self.options).await?,
         };
@@ -178,9 +195,7 @@ impl<E: Engine> Database<E> {
                 Ok(pending.after_commit())
             }
             Err(failed) => {
-                if writer.connection.rollback().await.is_ok() {
-                    writer.put_back();
-                }
+                writer.undo(&failed.0).await;
                 Err(failed)
             }
         }
@@ -201,8 +216,10 @@ impl<E: Engine> Database<E> {
             Ok(Err(refused)) => Ok(Err(refused)),
             Err(failed) => Err(failed),
         };
-        if writer.connection.rollback().await.is_ok() {
-            writer.put_back();
+        match &done {
+            Err((error, _)) => writer.undo(error).await,
+            Ok(_) if writer.connection.rollback().await.is_ok() => writer.put_back(),
+            Ok(_) => {}
         }
         done
     }
@@ -221,6 +238,58 @@ impl<E: Engine> Database<E> {
                 }
             }
         }
+    }
+
+    async fn try_claim(&self, lease: &Lease) -> Result<Vec<Effect>, Error> {
+        let mut writer = self.writer().await?;
+        let claimed = writer.connection.claim(lease).await?;
+        writer.put_back();
+        Ok(claimed)
+    }
+
+    async fn try_finish(&self, token: &str, finished: &[Finished], now: Micros) -> Result<u64, Error> {
+        let mut writer = self.writer().await?;
+        let affected = writer.connection.finish(token, finished, now).await?;
+        if finished.iter().any(|end| end.state == EffectState::Dead) {
+            writer.connection.abandon_followers(now).await?;
+        }
+        writer.put_back();
+        Ok(affected)
+    }
+
+    async fn try_run_sql(
+        &self,
+        token: &str,
+        effect: &Effect,
+        statement: &Statement,
+        now: Micros,
+    ) -> Result<bool, Error> {
+        let done = Finished { key: effect.key.clone(), state: EffectState::Done, due_at: effect.due_at, error: None };
+        let mut writer = self.writer().await?;
+        writer.connection.begin().await?;
+        // The fence first: whoever lost the lease does not get as far as the statement.
+        let result = match writer.connection.finish(token, &[done], now).await {
+            Ok(1) => writer.connection.run_statement(statement, &effect.payload).await.and_then(|affected| {
+                match statement.expect_rows {
+                    Some(expected) if expected != affected => Err(Error::permanent(format!(
+                        "the statement affected {affected} rows, {expected} were expected"
+                    ))),
+                    _ => Ok(true),
+                }
+            }),
+            Ok(_) => Ok(false),
+            Err(error) => Err(error),
+        };
+        match &result {
+            Ok(true) => {
+                writer.connection.commit().await?;
+                writer.put_back();
+            }
+            Ok(false) if writer.connection.rollback().await.is_ok() => writer.put_back(),
+            Ok(false) => {}
+            Err(error) => writer.undo(error).await,
+        }
+        result
     }
 
     async fn book_or_split(&self, batch: &Batch) -> Result<Committed, Error> {
@@ -297,6 +366,19 @@ fn groups(batch: &Batch) -> Vec<Vec<usize>> {
     groups
 }
 
+/// Tries until it succeeds, or fails in a way that does not pass by itself.
+async fn again<T, F: Future<Output = Result<T, Error>>>(work: impl Fn() -> F) -> Result<T, Error> {
+    let mut attempt = 0;
+    loop {
+        match work().await {
+            // A conflict of a user's own statement is theirs, and stays.
+            Err(error) if error.is_transient() && !error.is_conflict() && attempt + 1 < TRIES => pause(attempt).await,
+            done => return done,
+        }
+        attempt += 1;
+    }
+}
+
 /// From the third try on a random pause of up to 2^n ms, at most 50.
 async fn pause(attempt: u32) {
     if attempt >= 1 {
@@ -367,10 +449,7 @@ impl<E: Engine> Store for Database<E> {
             if !due {
                 return Ok(Vec::new());
             }
-            let mut writer = self.writer().await?;
-            let claimed = writer.connection.claim(lease).await?;
-            writer.put_back();
-            Ok(claimed)
+            again(|| self.try_claim(lease)).await
         })
     }
 
@@ -380,15 +459,8 @@ impl<E: Engine> Store for Database<E> {
         finished: &'a [Finished],
         now: Micros,
     ) -> BoxFuture<'a, Result<u64, Error>> {
-        Box::pin(async move {
-            let mut writer = self.writer().await?;
-            let affected = writer.connection.finish(token, finished, now).await?;
-            if finished.iter().any(|end| end.state == EffectState::Dead) {
-                writer.connection.abandon_followers(now).await?;
-            }
-            writer.put_back();
-            Ok(affected)
-        })
+        // Here and below: the token makes a further try of the same end harmless.
+        Box::pin(again(move || self.try_finish(token, finished, now)))
     }
 
     fn run_sql<'a>(
@@ -398,32 +470,7 @@ impl<E: Engine> Store for Database<E> {
         statement: &'a Statement,
         now: Micros,
     ) -> BoxFuture<'a, Result<bool, Error>> {
-        Box::pin(async move {
-            let done =
-                Finished { key: effect.key.clone(), state: EffectState::Done, due_at: effect.due_at, error: None };
-            let mut writer = self.writer().await?;
-            writer.connection.begin().await?;
-            // The fence first: whoever lost the lease does not get as far as the statement.
-            let result = match writer.connection.finish(token, &[done], now).await {
-                Ok(1) => writer.connection.run_statement(statement, &effect.payload).await.and_then(|affected| {
-                    match statement.expect_rows {
-                        Some(expected) if expected != affected => Err(Error::permanent(format!(
-                            "the statement affected {affected} rows, {expected} were expected"
-                        ))),
-                        _ => Ok(true),
-                    }
-                }),
-                Ok(_) => Ok(false),
-                Err(error) => Err(error),
-            };
-            if let Ok(true) = result {
-                writer.connection.commit().await?;
-                writer.put_back();
-            } else if writer.connection.rollback().await.is_ok() {
-                writer.put_back();
-            }
-            result
-        })
+        Box::pin(again(move || self.try_run_sql(token, effect, statement, now)))
     }
 
     fn retry<'a>(&'a self, key: &'a EffectKey, now: Micros) -> BoxFuture<'a, Result<u64, Error>> {

@@ -3,6 +3,8 @@
 //! Here: how rows are spelled for the engines to unfold, with short member names, in one place for all
 //! engines. Not here: SQL. Parts that are not known are null.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::{
@@ -264,16 +266,19 @@ struct FinishedJson<'a> {
     e: &'a str,
     st: &'static str,
     du: i64,
-    er: Option<&'a str>,
+    er: Option<Cow<'a, str>>,
 }
 
-/// Ends of tries.
+/// Ends of tries. What a receiver answered may hold a NUL, which not every engine can store.
 pub(crate) fn finished(finished: &[Finished]) -> String {
     array(finished.iter().map(|end| FinishedJson {
         e: end.key.as_str(),
         st: end.state.as_str(),
         du: end.due_at.0,
-        er: end.error.as_deref(),
+        er: end.error.as_deref().map(|error| match error.contains('\0') {
+            true => Cow::Owned(error.replace('\0', "\u{FFFD}")),
+            false => Cow::Borrowed(error),
+        }),
     }))
 }
 

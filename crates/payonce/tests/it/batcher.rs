@@ -52,7 +52,15 @@ async fn a_caller_that_goes_away_cancels_nothing() {
     task.await.unwrap();
     let flow = view(store.as_ref(), "O1").await.flow.len();
     assert!(flow <= 1, "booked whole or not at all");
-    assert_eq!(store.book(&payonce::apply::Batch::of(vec![delivery(payment("O1", "T1", 100))], now())).await.unwrap().outcomes().len(), 1);
+    assert_eq!(
+        store
+            .book(&payonce::apply::Batch::of(vec![delivery(payment("O1", "T1", 100))], now()))
+            .await
+            .unwrap()
+            .outcomes()
+            .len(),
+        1
+    );
     assert_eq!(view(store.as_ref(), "O1").await.flow.len(), 1);
 }
 
@@ -65,7 +73,8 @@ async fn a_full_queue_answers_at_once_and_a_deadline_is_kept() {
     // Another process holds the file.
     let mut other = <sqlx::SqliteConnection as payonce::store::Engine>::connect(&options).await.unwrap();
     payonce::store::Ledger::begin(&mut other).await.unwrap();
-    let (batcher, _task) = Batcher::start(store.clone(), BatcherOptions { queue: 2, batch: 1, ..BatcherOptions::default() }, now);
+    let (batcher, _task) =
+        Batcher::start(store.clone(), BatcherOptions { queue: 2, batch: 1, ..BatcherOptions::default() }, now);
     let deadline = Instant::now() + Duration::from_millis(300);
     let calls: Vec<_> = (0..8)
         .map(|index| {

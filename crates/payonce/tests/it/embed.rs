@@ -18,7 +18,8 @@ async fn their_write_and_the_booking_are_one_transaction() {
     let rules = Arc::new(Rules { effects: vec![rule("ship", "log")], ..Rules::default() });
     let store = open(&options, &rules).await;
     store.register(&registration("O1", 100)).await.unwrap().unwrap();
-    let mut theirs = SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(&options.path)).await.unwrap();
+    let mut theirs =
+        SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(&options.path)).await.unwrap();
     sqlx::query("CREATE TABLE seat (order_no TEXT PRIMARY KEY)").execute(&mut theirs).await.unwrap();
     let batch = Batch::of(vec![delivery(payment("O1", "T1", 100))], NOW);
 

@@ -7,6 +7,12 @@
 mod batcher;
 mod decide;
 mod embed;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod servers;
 mod sqlite;
 mod support;
 mod worker;

@@ -1,0 +1,761 @@
+//! MariaDB from 10.6, MySQL from 8.0.16, and OceanBase: one dialect, with the words that all of them know.
+//!
+//! Here: SQL, and how InnoDB locks. READ COMMITTED and strict mode, set by ourselves at connect; no
+//! RETURNING, no collation but utf8mb4_bin. Not here: any decision. Functions stand in the order of the
+//! traits; the sibling engines keep it.
+//!
+//! Every statement takes one JSON array. `JSON_TABLE` cuts a text that is longer than its column, in strict
+//! mode too, and a cut key would be another key: so its columns are wider than the table's, which then refuse
+//! (error 1406). Keys are VARBINARY there as well, because every collation of these engines pads or folds.
+//! STRAIGHT_JOIN lets the array drive, so that rows are locked in its order, which is sorted.
+
+use std::{str::FromStr, time::Duration};
+
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, MySql, MySqlConnection, SqlSafeStr,
+    migrate::{Migrate, Migration, MigrationType, Migrator},
+    mysql::{MySqlArguments, MySqlConnectOptions, MySqlRow},
+    query::Query,
+};
+
+use crate::{
+    error::Error,
+    ids::{OrderNo, Shop},
+    key::{EffectKey, Fingerprint},
+    order::{Attempt, Number, Order, OrderId},
+    statement::Statement,
+    store::{
+        AttemptUpdate, Counts, Effect, EffectFilter, EffectState, Engine, Evidence, Finished, FlowRow, Held, KeyId,
+        KeyRow, Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json,
+        rows::{self, Cells},
+        server::{ANSWER, CONNECT, Clock, ServerOptions, TRUSTED_IDLE, within},
+    },
+    time::Micros,
+};
+
+const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "books", include_str!("../../migrations/mysql/0001_books.sql"))];
+
+/// Of every session of ours.
+const SETTINGS: &str = "\
+    SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
+                innodb_lock_wait_timeout = 3";
+
+/// Time-outs that only one of the dialects has. A MySQL server bounds neither writes nor idle transactions.
+const MARIADB: &str = "SET SESSION max_statement_time = 4, idle_write_transaction_timeout = 5";
+const MYSQL: &str = "SET SESSION max_execution_time = 4000";
+const OCEANBASE: &str = "\
+    SET SESSION ob_query_timeout = 4000000, ob_trx_lock_timeout = 3000000, ob_trx_idle_timeout = 5000000";
+
+/// From the caller's clock, whose "now" is given, to the server's (see [`Clock`]).
+macro_rules! shift {
+    ($now:literal) => {
+        concat!(
+            "COALESCE(CAST(@payonce_shift AS SIGNED), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ",
+            $now,
+            ")"
+        )
+    };
+}
+
+/// `JSON_TABLE(?, …) AS j`, from a list of members: `key` (255 bytes), `long` (of 512), `int`, `text`.
+macro_rules! array {
+    (@one $name:literal key) => { concat!("`", $name, "` VARBINARY(255) PATH '$.", $name, "'") };
+    (@one $name:literal long) => { concat!("`", $name, "` VARBINARY(512) PATH '$.", $name, "'") };
+    (@one $name:literal int) => { concat!("`", $name, "` BIGINT PATH '$.", $name, "'") };
+    (@one $name:literal text) => { concat!("`", $name, "` LONGTEXT CHARACTER SET utf8mb4 PATH '$.", $name, "'") };
+    ($first:literal: $first_kind:ident $(, $name:literal: $kind:ident)*) => {
+        concat!(
+            "JSON_TABLE(?, '$[*]' COLUMNS(",
+            array!(@one $first $first_kind),
+            $(", ", array!(@one $name $kind),)*
+            ")) AS j"
+        )
+    };
+}
+
+type Sql = Query<'static, MySql, MySqlArguments>;
+
+fn query(sql: &'static str) -> Sql {
+    sqlx::query(sql)
+}
+
+async fn fetch(connection: &mut MySqlConnection, what: &str, query: Sql) -> Result<Vec<MySqlRow>, Error> {
+    within(ANSWER, what, query.fetch_all(connection)).await
+}
+
+async fn execute(connection: &mut MySqlConnection, what: &str, query: Sql) -> Result<u64, Error> {
+    Ok(within(ANSWER, what, query.execute(connection)).await?.rows_affected())
+}
+
+/// Statements that cannot be prepared.
+async fn say(connection: &mut MySqlConnection, what: &str, sql: &'static str) -> Result<(), Error> {
+    within(ANSWER, what, sqlx::raw_sql(sql).execute(connection)).await.map(drop)
+}
+
+macro_rules! attempts_by_number {
+    ($lock:literal) => {
+        concat!(
+            "SELECT a.merchant, a.out_trade_no, a.shop, a.order_no, a.amount, a.state, a.closed_at FROM ",
+            array!("m": key, "n": key),
+            " STRAIGHT_JOIN payonce_attempt AS a ON a.merchant = j.m AND a.out_trade_no = j.n
+              ORDER BY a.merchant, a.out_trade_no",
+            $lock
+        )
+    };
+}
+
+macro_rules! orders_by_id {
+    ($lock:literal) => {
+        concat!(
+            "SELECT o.shop, o.order_no, o.kind, o.currency, o.amount, o.status, o.paid, o.refunded, o.unapplied,
+                    o.version, o.closed_at, o.paid_at, o.created_at, o.meta FROM ",
+            array!("s": key, "o": key),
+            " STRAIGHT_JOIN payonce_order AS o ON o.shop = j.s AND o.order_no = j.o ORDER BY o.shop, o.order_no",
+            $lock
+        )
+    };
+}
+
+macro_rules! held_by_number {
+    ($lock:literal) => {
+        concat!(
+            "SELECT q.merchant, q.out_trade_no, q.idem_key, q.fingerprint, q.reason, q.notice, q.callback_id, q.seen,
+                    q.first_seen, q.last_seen FROM ",
+            array!("m": key, "n": key),
+            " STRAIGHT_JOIN payonce_quarantine AS q ON q.merchant = j.m AND q.out_trade_no = j.n
+              WHERE q.state = 'held' ORDER BY q.merchant, q.out_trade_no, q.idem_key, q.fingerprint",
+            $lock
+        )
+    };
+}
+
+macro_rules! effect_columns {
+    () => {
+        "e.effect_key, e.merchant, e.idem_key, e.shop, e.order_no, e.event, e.name, e.sink, e.payload, e.state, \
+         e.after, e.tries, e.due_at, e.last_error, e.created_at, e.done_at"
+    };
+}
+
+/// The columns of a callback, unfolded; a body is text, or hexadecimal digits.
+macro_rules! evidence {
+    () => {
+        concat!(
+            "INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
+             SELECT j.id, j.ac, j.at, j.h, COALESCE(CAST(j.b AS BINARY), UNHEX(j.x)), j.bh, j.v, j.ki FROM ",
+            array!("id": key, "ac": key, "at": int, "h": text, "b": text, "x": text, "bh": key, "v": long, "ki": key)
+        )
+    };
+}
+
+impl Ledger for MySqlConnection {
+    async fn begin(&mut self) -> Result<(), Error> {
+        say(self, "begin", "START TRANSACTION").await
+    }
+
+    async fn commit(&mut self) -> Result<(), Error> {
+        say(self, "commit", "COMMIT").await
+    }
+
+    async fn rollback(&mut self) -> Result<(), Error> {
+        say(self, "rollback", "ROLLBACK").await
+    }
+
+    async fn lock_attempts(&mut self, numbers: &[Number]) -> Result<Vec<Attempt>, Error> {
+        const SQL: &str = attempts_by_number!(" FOR UPDATE");
+        let found = fetch(self, "read attempts", query(SQL).bind(json::numbers(numbers))).await?;
+        found.iter().map(rows::attempt).collect()
+    }
+
+    async fn lock_orders(&mut self, orders: &[OrderId]) -> Result<Vec<Order>, Error> {
+        const SQL: &str = orders_by_id!(" FOR UPDATE");
+        let found = fetch(self, "read orders", query(SQL).bind(json::order_ids(orders))).await?;
+        found.iter().map(rows::order).collect()
+    }
+
+    async fn attempts_of(&mut self, orders: &[OrderId]) -> Result<Vec<Attempt>, Error> {
+        const SQL: &str = concat!(
+            "SELECT a.merchant, a.out_trade_no, a.shop, a.order_no, a.amount, a.state, a.closed_at FROM ",
+            array!("s": key, "o": key),
+            " STRAIGHT_JOIN payonce_attempt AS a FORCE INDEX (payonce_attempt_by_order)
+                ON a.shop = j.s AND a.order_no = j.o
+              ORDER BY a.merchant, a.out_trade_no"
+        );
+        let found = fetch(self, "read attempts of orders", query(SQL).bind(json::order_ids(orders))).await?;
+        found.iter().map(rows::attempt).collect()
+    }
+
+    async fn lock_held(&mut self, numbers: &[Number]) -> Result<Vec<Held>, Error> {
+        const SQL: &str = held_by_number!(" FOR UPDATE");
+        let found = fetch(self, "read held notices", query(SQL).bind(json::numbers(numbers))).await?;
+        found.iter().map(rows::held).collect()
+    }
+
+    async fn booked(&mut self, keys: &[KeyId]) -> Result<Vec<(KeyId, Fingerprint)>, Error> {
+        const SQL: &str = concat!(
+            "SELECT i.merchant, i.idem_key, i.trade_no, i.amount, i.currency FROM ",
+            array!("m": key, "k": key),
+            " STRAIGHT_JOIN payonce_idempotency AS i ON i.merchant = j.m AND i.idem_key = j.k"
+        );
+        let found = fetch(self, "read keys", query(SQL).bind(json::keys(keys))).await?;
+        found.iter().map(rows::booked).collect()
+    }
+
+    async fn flow_of(&mut self, numbers: &[Number]) -> Result<Vec<FlowRow>, Error> {
+        const SQL: &str = concat!(
+            "SELECT f.merchant, f.out_trade_no, f.idem_key, f.kind, f.disposition, f.shop, f.order_no, f.amount,
+                    f.currency, f.trade_no, f.full_refund, f.account, f.callback_id, f.occurred_at, f.booked_at FROM ",
+            array!("m": key, "n": key),
+            " STRAIGHT_JOIN payonce_order_flow AS f ON f.merchant = j.m AND f.out_trade_no = j.n"
+        );
+        let found = fetch(self, "read the ledger", query(SQL).bind(json::numbers(numbers))).await?;
+        found.iter().map(rows::flow).collect()
+    }
+
+    async fn insert_attempts(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
+        const SQL: &str = concat!(
+            "INSERT INTO payonce_attempt (merchant, out_trade_no, shop, order_no, amount, state, closed_at)
+             SELECT j.m, j.n, j.s, j.o, j.a, j.st, j.c FROM ",
+            array!("m": key, "n": key, "s": key, "o": key, "a": int, "st": key, "c": int)
+        );
+        execute(self, "insert attempts", query(SQL).bind(json::attempts(attempts))).await.map(drop)
+    }
+
+    async fn insert_orders(&mut self, orders: &[Order]) -> Result<(), Error> {
+        const SQL: &str = concat!(
+            "INSERT INTO payonce_order (shop, order_no, kind, currency, amount, status, paid, refunded, unapplied,
+                                        version, closed_at, paid_at, created_at, meta)
+             SELECT j.s, j.o, j.k, j.cu, j.a, j.st, j.p, j.r, j.u, j.v, j.cl, j.pd, j.cr, j.me FROM ",
+            array!(
+                "s": key, "o": key, "k": key, "cu": key, "a": int, "st": key, "p": int, "r": int, "u": int, "v": int,
+                "cl": int, "pd": int, "cr": int, "me": text
+            )
+        );
+        execute(self, "insert orders", query(SQL).bind(json::orders(orders))).await.map(drop)
+    }
+
+    async fn claim_keys(&mut self, keys: &[KeyRow]) -> Result<(), Error> {
+        const SQL: &str = concat!(
+            "INSERT INTO payonce_idempotency (merchant, idem_key, trade_no, amount, currency, shop, order_no, source,
+                                              repeats, last_seen, created_at)
+             SELECT j.m, j.k, j.t, j.a, j.cu, j.s, j.o, j.so, j.re, j.at, j.at FROM ",
+            array!(
+                "m": key, "k": key, "t": key, "a": int, "cu": key, "s": key, "o": key, "so": key, "re": int, "at": int
+            )
+        );
+        execute(self, "claim keys", query(SQL).bind(json::key_rows(keys))).await.map(drop)
+    }
+
+    async fn update_orders(&mut self, orders: &[OrderUpdate]) -> Result<u64, Error> {
+        const SQL: &str = concat!(
+            "UPDATE ",
+            array!(
+                "s": key, "o": key, "a": int, "st": key, "p": int, "r": int, "u": int, "cl": int, "pd": int,
+                "st0": key, "v0": int
+            ),
+            " STRAIGHT_JOIN payonce_order AS o ON o.shop = j.s AND o.order_no = j.o
+              SET o.status = j.st, o.paid = j.p, o.refunded = j.r, o.unapplied = j.u, o.version = o.version + 1,
+                  o.closed_at = j.cl, o.paid_at = j.pd, o.amount = j.a
+              WHERE o.status = j.st0 AND o.version = j.v0"
+        );
+        execute(self, "update orders", query(SQL).bind(json::order_updates(orders))).await
+    }
+
+    async fn update_attempts(&mut self, attempts: &[AttemptUpdate]) -> Result<u64, Error> {
+        const SQL: &str = concat!(
+            "UPDATE ",
+            array!("m": key, "n": key, "s": key, "o": key, "a": int, "st": key, "c": int, "had": key),
+            " STRAIGHT_JOIN payonce_attempt AS a ON a.merchant = j.m AND a.out_trade_no = j.n
+              SET a.shop = j.s, a.order_no = j.o, a.amount = j.a, a.state = j.st, a.closed_at = j.c
+              WHERE a.order_no <=> j.had"
+        );
+        execute(self, "update attempts", query(SQL).bind(json::attempt_updates(attempts))).await
+    }
+
+    async fn insert_flow(&mut self, rows: &[FlowRow]) -> Result<(), Error> {
+        const SQL: &str = concat!(
+            "INSERT INTO payonce_order_flow (merchant, out_trade_no, idem_key, kind, disposition, shop, order_no,
+                                             amount, currency, trade_no, full_refund, account, callback_id,
+                                             occurred_at, booked_at)
+             SELECT j.m, j.n, j.k, j.ki, j.d, j.s, j.o, j.a, j.cu, j.t, j.f, j.ac, j.cb, j.oc, j.at FROM ",
+            array!(
+                "m": key, "n": key, "k": key, "ki": key, "d": key, "s": key, "o": key, "a": int, "cu": key, "t": key,
+                "f": int, "ac": key, "cb": key, "oc": int, "at": int
+            )
+        );
+        execute(self, "append to the ledger", query(SQL).bind(json::flow(rows))).await.map(drop)
+    }
+
+    async fn insert_effects(&mut self, effects: &[Effect]) -> Result<(), Error> {
+        const SQL: &str = concat!(
+            "INSERT INTO payonce_effect (effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload,
+                                         state, after, tries, due_at, created_at)
+             SELECT j.e, j.m, j.k, j.s, j.o, j.ev, j.na, j.si, j.pa, 'ready', j.af, 0, j.du + ",
+            shift!("j.cr"),
+            ", j.cr FROM ",
+            array!(
+                "e": long, "m": key, "k": key, "s": key, "o": key, "ev": key, "na": key, "si": key, "pa": text,
+                "af": long, "du": int, "cr": int
+            )
+        );
+        execute(self, "insert effects", query(SQL).bind(json::effects(effects))).await.map(drop)
+    }
+
+    async fn hold(&mut self, notices: &[Held]) -> Result<(), Error> {
+        const SQL: &str = concat!(
+            "INSERT INTO payonce_quarantine (merchant, out_trade_no, idem_key, fingerprint, reason, notice, callback_id,
+                                             seen, first_seen, last_seen, state)
+             SELECT j.m, j.n, j.k, j.f, j.re, j.no, j.cb, j.se, j.fi, j.la, 'held' FROM ",
+            array!(
+                "m": key, "n": key, "k": key, "f": long, "re": key, "no": text, "cb": key, "se": int, "fi": int,
+                "la": int
+            ),
+            " ON DUPLICATE KEY UPDATE seen = payonce_quarantine.seen + VALUES(seen),
+                  last_seen = GREATEST(payonce_quarantine.last_seen, VALUES(last_seen)), reason = VALUES(reason)"
+        );
+        execute(self, "hold notices", query(SQL).bind(json::held(notices))).await.map(drop)
+    }
+
+    async fn release(&mut self, notices: &[Held], at: Micros) -> Result<u64, Error> {
+        const SQL: &str = concat!(
+            "UPDATE ",
+            array!("m": key, "n": key, "k": key, "f": long),
+            " STRAIGHT_JOIN payonce_quarantine AS q
+                ON q.merchant = j.m AND q.out_trade_no = j.n AND q.idem_key = j.k AND q.fingerprint = j.f
+              SET q.state = 'released', q.last_seen = GREATEST(q.last_seen, ?), q.decided_by = 'payonce',
+                  q.decided_why = 'booked'
+              WHERE q.state = 'held'"
+        );
+        execute(self, "release held notices", query(SQL).bind(json::held(notices)).bind(at.0)).await
+    }
+
+    async fn keep(&mut self, evidence: &[Evidence]) -> Result<(), Error> {
+        const SQL: &str = evidence!();
+        execute(self, "keep callbacks", query(SQL).bind(json::evidence(evidence))).await.map(drop)
+    }
+
+    async fn keep_unbelieved(&mut self, evidence: &[Evidence], per_hour: i64) -> Result<(), Error> {
+        const SQL: &str = concat!(
+            evidence!(),
+            " WHERE NOT EXISTS (SELECT 1 FROM payonce_callback AS c WHERE c.account = j.ac
+                                AND c.body_hash = j.bh AND c.verdict <> 'booked')
+                AND (SELECT COUNT(*) FROM payonce_callback AS c WHERE c.account = j.ac
+                     AND c.verdict <> 'booked' AND c.received_at > j.at - 3600000000) < ?"
+        );
+        // One by one, so that each statement sees what the one before kept.
+        for one in evidence {
+            let array = json::evidence(std::slice::from_ref(one));
+            execute(self, "keep a message that was not believed", query(SQL).bind(array).bind(per_hour)).await?;
+        }
+        Ok(())
+    }
+
+    async fn count_repeats(&mut self, repeats: &[Repeat]) -> Result<(), Error> {
+        const SQL: &str = concat!(
+            "UPDATE ",
+            array!("m": key, "k": key, "n": int, "at": int, "t": key, "a": int, "cu": key),
+            " STRAIGHT_JOIN payonce_idempotency AS i ON i.merchant = j.m AND i.idem_key = j.k
+              SET i.repeats = i.repeats + j.n, i.last_seen = GREATEST(i.last_seen, j.at),
+                  i.trade_no = COALESCE(i.trade_no, j.t), i.currency = COALESCE(i.currency, j.cu),
+                  i.amount = COALESCE(i.amount, j.a)"
+        );
+        execute(self, "count repeats", query(SQL).bind(json::repeats(repeats))).await.map(drop)
+    }
+
+    async fn overdue(&mut self, limit: i64) -> Result<Vec<Number>, Error> {
+        const SQL: &str = "\
+            SELECT DISTINCT q.merchant, q.out_trade_no
+            FROM payonce_quarantine AS q FORCE INDEX (payonce_quarantine_held)
+            JOIN payonce_attempt AS a ON a.merchant = q.merchant AND a.out_trade_no = q.out_trade_no
+            WHERE q.state = 'held' AND (
+                (q.reason = 'unknown_order' AND a.order_no IS NOT NULL)
+                OR (q.reason = 'awaiting_payment' AND EXISTS (
+                    SELECT 1 FROM payonce_order_flow AS f
+                    WHERE f.merchant = q.merchant AND f.out_trade_no = q.out_trade_no AND f.kind = 'payment'
+                      AND f.trade_no = JSON_UNQUOTE(JSON_EXTRACT(q.notice, '$.trade_no')))))
+            LIMIT ?";
+        fetch(self, "sweep", query(SQL).bind(limit)).await?.iter().map(rows::number).collect()
+    }
+}
+
+/// Effects to lease: the ready ones that are due, then those whose lease has run out.
+macro_rules! to_lease {
+    ($state:literal, $due:literal, $and:literal) => {
+        concat!(
+            "SELECT ",
+            effect_columns!(),
+            " FROM payonce_effect AS e FORCE INDEX (payonce_effect_open)
+              WHERE e.state = '",
+            $state,
+            "' AND e.sink = ? AND e.",
+            $due,
+            " <= ? + ",
+            shift!("?"),
+            $and,
+            " ORDER BY e.due_at LIMIT ? FOR UPDATE SKIP LOCKED"
+        )
+    };
+}
+
+async fn lease_some(connection: &mut MySqlConnection, lease: &Lease) -> Result<Vec<Effect>, Error> {
+    const READY: &str = to_lease!(
+        "ready",
+        "due_at",
+        " AND (e.after IS NULL OR EXISTS (
+               SELECT 1 FROM payonce_effect AS b WHERE b.effect_key = e.after AND b.state = 'done'))"
+    );
+    const EXPIRED: &str = to_lease!("leased", "lease_until", "");
+    const LEASE: &str = concat!(
+        "UPDATE ",
+        array!("e": long),
+        " STRAIGHT_JOIN payonce_effect AS e ON e.effect_key = j.e
+          SET e.state = 'leased', e.lease_token = ?, e.tries = e.tries + 1, e.lease_until = ? + ",
+        shift!("?")
+    );
+    let mut claimed: Vec<Effect> = Vec::new();
+    for sql in [READY, EXPIRED] {
+        let limit = lease.limit - claimed.len() as i64;
+        if limit > 0 {
+            let now = lease.now.0;
+            let query = query(sql).bind(lease.sink.as_bytes().to_vec()).bind(now).bind(now).bind(limit);
+            let found = fetch(connection, "look for effects to claim", query).await?;
+            claimed.extend(found.iter().map(rows::effect).collect::<Result<Vec<_>, _>>()?);
+        }
+    }
+    if claimed.is_empty() {
+        return Ok(claimed);
+    }
+    let keys: Vec<serde_json::Value> =
+        claimed.iter().map(|effect| serde_json::json!({ "e": effect.key.as_str() })).collect();
+    let query = query(LEASE)
+        .bind(serde_json::Value::Array(keys).to_string())
+        .bind(lease.token.as_bytes().to_vec())
+        .bind(lease.until.0)
+        .bind(lease.now.0);
+    execute(connection, "claim effects", query).await?;
+    for effect in &mut claimed {
+        effect.state = EffectState::Leased;
+        effect.tries += 1;
+    }
+    Ok(claimed)
+}
+
+impl Outbox for MySqlConnection {
+    async fn has_due(&mut self, lease: &Lease) -> Result<bool, Error> {
+        const SQL: &str = concat!(
+            "SELECT EXISTS (SELECT 1 FROM payonce_effect FORCE INDEX (payonce_effect_open)
+                            WHERE state = 'ready' AND sink = ? AND due_at <= ? + ",
+            shift!("?"),
+            ") OR EXISTS (SELECT 1 FROM payonce_effect FORCE INDEX (payonce_effect_open)
+                          WHERE state = 'leased' AND sink = ? AND lease_until <= ? + ",
+            shift!("?"),
+            ")"
+        );
+        let mut query = query(SQL);
+        for _ in 0..2 {
+            query = query.bind(lease.sink.as_bytes().to_vec()).bind(lease.now.0).bind(lease.now.0);
+        }
+        let found = fetch(self, "look for due effects", query).await?;
+        Ok(found.first().map(|row| row.int(0)).transpose()?.unwrap_or(0) != 0)
+    }
+
+    /// In a transaction of its own: without RETURNING, what was locked is read first and leased then.
+    async fn claim(&mut self, lease: &Lease) -> Result<Vec<Effect>, Error> {
+        self.begin().await?;
+        match lease_some(self, lease).await {
+            Ok(claimed) => self.commit().await.map(|()| claimed),
+            Err(error) => {
+                if !error.is_lost() {
+                    self.rollback().await?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn finish(&mut self, token: &str, finished: &[Finished], now: Micros) -> Result<u64, Error> {
+        const SQL: &str = concat!(
+            "UPDATE ",
+            array!("e": long, "st": key, "du": int, "er": text),
+            " STRAIGHT_JOIN payonce_effect AS e ON e.effect_key = j.e
+              SET e.due_at = CASE j.st WHEN 'done' THEN e.due_at ELSE j.du + ",
+            shift!("?"),
+            " END, e.state = j.st, e.last_error = j.er, e.lease_token = NULL, e.lease_until = NULL,
+                  e.done_at = CASE j.st WHEN 'done' THEN ? + ",
+            shift!("?"),
+            " END
+              WHERE e.state = 'leased' AND e.lease_token = ?"
+        );
+        let query = query(SQL)
+            .bind(json::finished(finished))
+            .bind(now.0)
+            .bind(now.0)
+            .bind(now.0)
+            .bind(token.as_bytes().to_vec());
+        execute(self, "record deliveries", query).await
+    }
+
+    async fn abandon_followers(&mut self, now: Micros) -> Result<u64, Error> {
+        const SQL: &str = concat!(
+            "UPDATE payonce_effect AS e JOIN payonce_effect AS b ON b.effect_key = e.after
+             SET e.state = 'dead', e.due_at = ? + ",
+            shift!("?"),
+            ",   e.last_error = CONCAT('the effect it waits for is ', CONVERT(b.state USING utf8mb4), ': ',
+                                       CONVERT(b.effect_key USING utf8mb4))
+             WHERE e.state = 'ready' AND e.after IS NOT NULL AND b.state IN ('dead', 'cancelled')"
+        );
+        execute(self, "abandon followers", query(SQL).bind(now.0).bind(now.0)).await
+    }
+
+    async fn retry(&mut self, key: &EffectKey, now: Micros) -> Result<u64, Error> {
+        const SQL: &str = concat!(
+            "UPDATE payonce_effect SET state = 'ready', tries = 0, due_at = ? + ",
+            shift!("?"),
+            " WHERE state = 'dead' AND (effect_key = ? OR after = ?)"
+        );
+        let key = key.as_str().as_bytes().to_vec();
+        execute(self, "retry an effect", query(SQL).bind(now.0).bind(now.0).bind(key.clone()).bind(key)).await
+    }
+
+    async fn run_statement(&mut self, statement: &Statement, payload: &str) -> Result<u64, Error> {
+        let payload = serde_json::from_str(payload)
+            .map_err(|error| Error::permanent(format!("a stored payload does not read: {error}")))?;
+        // The text is the operator's configuration; what comes from messages is bound.
+        let mut query = sqlx::query(AssertSqlSafe(statement.text(|_| "?".to_owned())));
+        for value in statement.values(&payload) {
+            query = match value {
+                serde_json::Value::Null => query.bind(None::<String>),
+                serde_json::Value::Bool(value) => query.bind(i64::from(value)),
+                serde_json::Value::Number(value) => query.bind(value.as_i64()),
+                serde_json::Value::String(value) => query.bind(value),
+                other => query.bind(other.to_string()),
+            };
+        }
+        Ok(within(ANSWER, "the configured statement", query.execute(self)).await?.rows_affected())
+    }
+}
+
+impl Views for MySqlConnection {
+    async fn order(&mut self, shop: &Shop, order_no: &OrderNo) -> Result<Option<OrderView>, Error> {
+        let id = OrderId { shop: shop.clone(), order_no: order_no.clone() };
+        let ids = std::slice::from_ref(&id);
+        const ORDER: &str = orders_by_id!("");
+        let order = fetch(self, "read an order", query(ORDER).bind(json::order_ids(ids))).await?;
+        let Some(order) = order.first().map(rows::order).transpose()? else { return Ok(None) };
+        let attempts = self.attempts_of(ids).await?;
+        let numbers: Vec<Number> = attempts.iter().map(|attempt| attempt.number.clone()).collect();
+        const FLOW: &str = concat!(
+            "SELECT f.merchant, f.out_trade_no, f.idem_key, f.kind, f.disposition, f.shop, f.order_no, f.amount,
+                    f.currency, f.trade_no, f.full_refund, f.account, f.callback_id, f.occurred_at, f.booked_at,
+                    i.source, i.repeats FROM ",
+            array!("m": key, "n": key),
+            " STRAIGHT_JOIN payonce_order_flow AS f ON f.merchant = j.m AND f.out_trade_no = j.n
+              STRAIGHT_JOIN payonce_idempotency AS i ON i.merchant = f.merchant AND i.idem_key = f.idem_key
+              ORDER BY f.booked_at, f.idem_key"
+        );
+        let flow = fetch(self, "read the ledger", query(FLOW).bind(json::numbers(&numbers))).await?;
+        let flow = flow.iter().map(rows::flow_view).collect::<Result<Vec<_>, _>>()?;
+        const HELD: &str = held_by_number!("");
+        let held = fetch(self, "read held notices", query(HELD).bind(json::numbers(&numbers))).await?;
+        let held = held.iter().map(rows::held).collect::<Result<Vec<_>, _>>()?;
+        const EFFECTS: &str = concat!(
+            "SELECT ",
+            effect_columns!(),
+            " FROM payonce_effect AS e WHERE e.shop = ? AND e.order_no = ? ORDER BY e.created_at, e.effect_key"
+        );
+        let effects =
+            query(EFFECTS).bind(shop.as_str().as_bytes().to_vec()).bind(order_no.as_str().as_bytes().to_vec());
+        let effects = fetch(self, "read effects", effects).await?;
+        let effects = effects.iter().map(rows::effect).collect::<Result<Vec<_>, _>>()?;
+        let ids: Vec<&str> = (flow.iter().filter_map(|view| view.row.callback_id.as_deref()))
+            .chain(held.iter().filter_map(|held| held.callback_id.as_deref()))
+            .collect();
+        const CALLBACKS: &str = "\
+            SELECT DISTINCT c.id, c.account, c.received_at, c.verdict, c.key_id, LENGTH(c.body)
+            FROM JSON_TABLE(?, '$[*]' COLUMNS(id VARBINARY(255) PATH '$')) AS j
+            STRAIGHT_JOIN payonce_callback AS c ON c.id = j.id
+            ORDER BY c.id";
+        let ids = serde_json::to_string(&ids).unwrap_or_default();
+        let callbacks = fetch(self, "read callbacks", query(CALLBACKS).bind(ids)).await?;
+        let callbacks = callbacks.iter().map(rows::callback_view).collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(OrderView { order, attempts, flow, effects, held, callbacks }))
+    }
+
+    async fn effects(&mut self, filter: &EffectFilter) -> Result<Vec<Effect>, Error> {
+        const SQL: &str = concat!(
+            "SELECT ",
+            effect_columns!(),
+            " FROM payonce_effect AS e
+              WHERE (? IS NULL OR e.state = ?) AND (? IS NULL OR e.effect_key > ?)
+              ORDER BY e.effect_key LIMIT ?"
+        );
+        let state = filter.state.map(|state| state.as_str().as_bytes().to_vec());
+        let after = filter.after_key.as_ref().map(|key| key.as_bytes().to_vec());
+        let query = query(SQL).bind(state.clone()).bind(state).bind(after.clone()).bind(after).bind(filter.limit);
+        fetch(self, "read effects", query).await?.iter().map(rows::effect).collect()
+    }
+
+    async fn effect(&mut self, key: &EffectKey) -> Result<Option<Effect>, Error> {
+        const SQL: &str = concat!("SELECT ", effect_columns!(), " FROM payonce_effect AS e WHERE e.effect_key = ?");
+        let found = fetch(self, "read an effect", query(SQL).bind(key.as_str().as_bytes().to_vec())).await?;
+        found.first().map(rows::effect).transpose()
+    }
+
+    async fn callback_body(&mut self, id: &str) -> Result<Option<Vec<u8>>, Error> {
+        const SQL: &str = "SELECT body FROM payonce_callback WHERE id = ?";
+        let found = fetch(self, "read a callback", query(SQL).bind(id.as_bytes().to_vec())).await?;
+        found.first().map(|row| row.bytes(0)).transpose()
+    }
+
+    async fn counts(&mut self) -> Result<Counts, Error> {
+        const SQL: &str = "\
+            SELECT (SELECT COUNT(*) FROM payonce_quarantine FORCE INDEX (payonce_quarantine_held) WHERE state = 'held'),
+                   (SELECT COUNT(*) FROM payonce_effect FORCE INDEX (payonce_effect_open) WHERE state = 'ready'),
+                   (SELECT COUNT(*) FROM payonce_effect FORCE INDEX (payonce_effect_open) WHERE state = 'leased'),
+                   (SELECT COUNT(*) FROM payonce_effect FORCE INDEX (payonce_effect_open) WHERE state = 'dead'),
+                   (SELECT MIN(due_at) FROM payonce_effect FORCE INDEX (payonce_effect_open) WHERE state = 'ready'),
+                   (SELECT COUNT(*) FROM payonce_callback FORCE INDEX (payonce_callback_unbelieved)
+                    WHERE verdict <> 'booked')";
+        let found = fetch(self, "count", query(SQL)).await?;
+        rows::counts(found.first().ok_or_else(|| Error::permanent("count: no row"))?)
+    }
+}
+
+async fn open(options: &ServerOptions) -> Result<MySqlConnection, Error> {
+    let what = "open the database";
+    let connect = MySqlConnectOptions::from_str(&options.url)
+        .map_err(|error| Error::from(error).during(what))?
+        .pipes_as_concat(false)
+        .disable_statement_logging();
+    let mut connection = within(CONNECT, what, connect.connect()).await?;
+    say(&mut connection, what, SETTINGS).await?;
+    let version = fetch(&mut connection, what, query("SELECT VERSION()")).await?;
+    let version = version.first().map(|row| row.text(0)).transpose()?.unwrap_or_default();
+    let own = match version.as_str() {
+        version if version.contains("MariaDB") => MARIADB,
+        version if version.contains("OceanBase") => OCEANBASE,
+        _ => MYSQL,
+    };
+    say(&mut connection, what, own).await?;
+    if options.clock == Clock::Caller {
+        say(&mut connection, what, "SET @payonce_shift = 0").await?;
+    }
+    Ok(connection)
+}
+
+/// What a server's settings mean for an acknowledgement; `value` gives a global variable, if it has it.
+fn doubts_of(value: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let is = |name: &str, words: &[&str]| {
+        value(name).is_some_and(|value| words.iter().any(|word| value.eq_ignore_ascii_case(word)))
+    };
+    let has_binlog = is("log_bin", &["ON", "1"]);
+    let mut doubts = Vec::new();
+    if let Some(level) = value("innodb_flush_log_at_trx_commit").filter(|level| level != "1") {
+        doubts.push(format!(
+            "MySQL: innodb_flush_log_at_trx_commit = {level}; the last second's commits can be lost with the power. \
+             Set it to 1 in the server's configuration and restart"
+        ));
+    }
+    if let Some(every) = value("sync_binlog").filter(|every| has_binlog && every != "1") {
+        doubts.push(format!(
+            "MySQL: sync_binlog = {every} with a binary log; after a power failure the log lacks commits, and a \
+             replica never gets them. Set it to 1"
+        ));
+    }
+    if has_binlog && is("binlog_format", &["STATEMENT"]) {
+        doubts.push(
+            "MySQL: binlog_format = STATEMENT; InnoDB refuses to write at READ COMMITTED then (error 1665). Set it to \
+             ROW"
+            .to_owned(),
+        );
+    }
+    if is("wsrep_on", &["ON", "1"]) {
+        doubts.push(
+            "MariaDB: Galera (wsrep_on) is not tried; let every gateway write to the same node, because a row is \
+             seen on the others later than it is acknowledged"
+                .to_owned(),
+        );
+    }
+    if let Some(engine) = value("default_storage_engine").filter(|engine| !engine.eq_ignore_ascii_case("InnoDB")) {
+        doubts.push(format!(
+            "MySQL: default_storage_engine = {engine}; payonce's tables name InnoDB, but yours in the same \
+             transaction may not roll back. Set it to InnoDB"
+        ));
+    }
+    doubts
+}
+
+impl Engine for MySqlConnection {
+    type Options = ServerOptions;
+    const NAME: &'static str = "mysql";
+    const BREATHER: Option<(Duration, Duration)> = None;
+    const READS_BEFORE_DURABLE: bool = true;
+    const TRUSTED_IDLE: Option<Duration> = Some(TRUSTED_IDLE);
+
+    async fn connect(options: &ServerOptions) -> Result<Self, Error> {
+        open(options).await
+    }
+
+    async fn connect_reader(options: &ServerOptions) -> Result<Self, Error> {
+        let mut connection = open(options).await?;
+        say(&mut connection, "open for reading", "SET SESSION TRANSACTION READ ONLY").await?;
+        Ok(connection)
+    }
+
+    async fn migrate(&mut self) -> Result<Vec<i64>, Error> {
+        const TABLE: &str = "payonce_migrations";
+        let failed = |error: sqlx::migrate::MigrateError| Error::permanent(format!("migrate: {error}"));
+        let migrations = MIGRATIONS.iter().map(|&(version, name, sql)| {
+            Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+        });
+        let mut migrator = Migrator::with_migrations(migrations.collect());
+        migrator.dangerous_set_table_name(TABLE);
+        migrator.set_locking(false);
+        self.lock().await.map_err(failed)?;
+        self.ensure_migrations_table(TABLE).await.map_err(failed)?;
+        // DDL commits by itself, so a migration can break off half-way. Its statements may be run again, and
+        // nobody else is at it: we hold the lock.
+        say(self, "migrate", "DELETE FROM payonce_migrations WHERE success = FALSE").await?;
+        let before = self.list_applied_migrations(TABLE).await.map_err(failed)?;
+        migrator.run_direct(None, self, false).await.map_err(failed)?;
+        self.unlock().await.map_err(failed)?;
+        let known: Vec<i64> = before.iter().map(|applied| applied.version).collect();
+        Ok(MIGRATIONS.iter().map(|&(version, ..)| version).filter(|version| !known.contains(version)).collect())
+    }
+
+    async fn doubts(&mut self) -> Result<Vec<String>, Error> {
+        const SQL: &str = "\
+            SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin',
+                                                          'binlog_format', 'wsrep_on', 'default_storage_engine')";
+        let found = within(ANSWER, "read settings", sqlx::raw_sql(SQL).fetch_all(self)).await?;
+        let settings = found.iter().map(|row| Ok((row.text(0)?, row.text(1)?))).collect::<Result<Vec<_>, Error>>()?;
+        Ok(doubts_of(|name| settings.iter().find(|(have, _)| have == name).map(|(_, value)| value.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_lose_commits_are_told() {
+        let of = |settings: &[(&str, &str)]| {
+            doubts_of(|name| settings.iter().find(|(have, _)| *have == name).map(|(_, value)| (*value).to_owned()))
+        };
+        let good = [("innodb_flush_log_at_trx_commit", "1"), ("log_bin", "OFF"), ("sync_binlog", "0")];
+        assert_eq!(of(&good), Vec::<String>::new());
+        let bad = [
+            ("innodb_flush_log_at_trx_commit", "2"),
+            ("log_bin", "ON"),
+            ("sync_binlog", "0"),
+            ("binlog_format", "STATEMENT"),
+            ("wsrep_on", "ON"),
+            ("default_storage_engine", "MyISAM"),
+        ];
+        let told = of(&bad);
+        assert_eq!(told.len(), 5, "{told:?}");
+        for ((name, _), told) in bad.iter().filter(|(name, _)| *name != "log_bin").zip(&told) {
+            assert!(told.contains(name), "{told}");
+        }
+    }
+}

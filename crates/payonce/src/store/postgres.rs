@@ -1,0 +1,635 @@
+//! PostgreSQL, from version 12.
+//!
+//! Here: SQL, and how PostgreSQL locks. READ COMMITTED with every transaction; rows are locked by
+//! `SELECT … ORDER BY key FOR UPDATE`, because an UPDATE alone locks in the plan's order; short time-outs on
+//! the server, so that a gateway that froze holds nobody up. Not here: any decision. Functions stand in the
+//! order of the traits; the sibling engines keep it.
+//!
+//! Every statement takes one JSON array and looks its rows up by an index. The planner is told so
+//! (`SETTINGS`): on tables that are new, or grew since they were last analysed, it would rather scan.
+
+use std::{str::FromStr, time::Duration};
+
+use sqlx::{
+    ConnectOptions, Encode, PgConnection, Postgres, SqlSafeStr, Type,
+    encode::IsNull,
+    error::BoxDynError,
+    migrate::{Migrate, Migration, MigrationType, Migrator},
+    postgres::{PgArgumentBuffer, PgArguments, PgConnectOptions, PgRow, PgTypeInfo, types::Oid},
+    query::Query,
+};
+
+use crate::{
+    error::Error,
+    ids::{OrderNo, Shop},
+    key::{EffectKey, Fingerprint},
+    order::{Attempt, Number, Order, OrderId},
+    statement::Statement,
+    store::{
+        AttemptUpdate, Counts, Effect, EffectFilter, EffectState, Engine, Evidence, Finished, FlowRow, Held, KeyId,
+        KeyRow, Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json,
+        rows::{self, Cells},
+        server::{ANSWER, CONNECT, Clock, ServerOptions, TRUSTED_IDLE, within},
+    },
+    time::Micros,
+};
+
+const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "books", include_str!("../../migrations/postgres/0001_books.sql"))];
+
+/// Of every session of ours: name, value, and the version that knows it first.
+const SETTINGS: &str = "\
+    SELECT set_config(name, value, false)
+    FROM (VALUES ('default_transaction_isolation', 'read committed', 0),
+                 ('lock_timeout', '3s', 0),
+                 ('statement_timeout', '4s', 0),
+                 ('idle_in_transaction_session_timeout', '5s', 0),
+                 ('client_connection_check_interval', '1s', 140000),
+                 ('tcp_keepalives_idle', '30', 0),
+                 ('tcp_keepalives_interval', '10', 0),
+                 ('tcp_keepalives_count', '3', 0),
+                 ('synchronous_commit',
+                  CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, 0),
+                 ('enable_seqscan', 'off', 0),
+                 ('enable_hashjoin', 'off', 0),
+                 ('enable_mergejoin', 'off', 0),
+                 ('plan_cache_mode', 'force_generic_plan', 0),
+                 ('jit', 'off', 0)) AS setting (name, value, since)
+    WHERE current_setting('server_version_num')::bigint >= since";
+
+/// From the caller's clock, whose "now" is given, to the server's (see [`Clock`]). Stable within a statement,
+/// so that an index may be searched with it.
+macro_rules! shift {
+    ($now:literal) => {
+        concat!(
+            "(CASE WHEN current_setting('payonce.clock', true) = 'caller' THEN 0 ",
+            "ELSE (extract(epoch FROM statement_timestamp()) * 1000000)::bigint - ",
+            $now,
+            " END)"
+        )
+    };
+}
+
+type Sql = Query<'static, Postgres, PgArguments>;
+
+fn query(sql: &'static str) -> Sql {
+    sqlx::query(sql)
+}
+
+async fn fetch(connection: &mut PgConnection, what: &str, query: Sql) -> Result<Vec<PgRow>, Error> {
+    within(ANSWER, what, query.fetch_all(connection)).await
+}
+
+async fn execute(connection: &mut PgConnection, what: &str, query: Sql) -> Result<u64, Error> {
+    Ok(within(ANSWER, what, query.execute(connection)).await?.rows_affected())
+}
+
+/// NULL of a type that the server finds out by itself.
+struct Untyped;
+
+impl Type<Postgres> for Untyped {
+    fn type_info() -> PgTypeInfo {
+        PgTypeInfo::with_oid(Oid(0))
+    }
+}
+
+impl Encode<'_, Postgres> for Untyped {
+    fn encode_by_ref(&self, _: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        Ok(IsNull::Yes)
+    }
+}
+
+macro_rules! attempts_by_number {
+    ($lock:literal) => {
+        concat!(
+            "SELECT a.merchant, a.out_trade_no, a.shop, a.order_no, a.amount, a.state, a.closed_at
+             FROM jsonb_to_recordset($1::text::jsonb) AS j(m text, n text)
+             JOIN payonce_attempt AS a ON a.merchant = j.m AND a.out_trade_no = j.n
+             ORDER BY a.merchant, a.out_trade_no",
+            $lock
+        )
+    };
+}
+
+macro_rules! orders_by_id {
+    ($lock:literal) => {
+        concat!(
+            "SELECT o.shop, o.order_no, o.kind, o.currency, o.amount, o.status, o.paid, o.refunded, o.unapplied,
+                    o.version, o.closed_at, o.paid_at, o.created_at, o.meta
+             FROM jsonb_to_recordset($1::text::jsonb) AS j(s text, o text)
+             JOIN payonce_order AS o ON o.shop = j.s AND o.order_no = j.o
+             ORDER BY o.shop, o.order_no",
+            $lock
+        )
+    };
+}
+
+macro_rules! held_by_number {
+    ($lock:literal) => {
+        concat!(
+            "SELECT q.merchant, q.out_trade_no, q.idem_key, q.fingerprint, q.reason, q.notice, q.callback_id, q.seen,
+                    q.first_seen, q.last_seen
+             FROM jsonb_to_recordset($1::text::jsonb) AS j(m text, n text)
+             JOIN payonce_quarantine AS q ON q.merchant = j.m AND q.out_trade_no = j.n
+             WHERE q.state = 'held'
+             ORDER BY q.merchant, q.out_trade_no, q.idem_key, q.fingerprint",
+            $lock
+        )
+    };
+}
+
+macro_rules! effect_columns {
+    () => {
+        "e.effect_key, e.merchant, e.idem_key, e.shop, e.order_no, e.event, e.name, e.sink, e.payload, e.state, \
+         e.after, e.tries, e.due_at, e.last_error, e.created_at, e.done_at"
+    };
+}
+
+impl Ledger for PgConnection {
+    async fn begin(&mut self) -> Result<(), Error> {
+        execute(self, "begin", query("BEGIN ISOLATION LEVEL READ COMMITTED")).await.map(drop)
+    }
+
+    async fn commit(&mut self) -> Result<(), Error> {
+        execute(self, "commit", query("COMMIT")).await.map(drop)
+    }
+
+    async fn rollback(&mut self) -> Result<(), Error> {
+        execute(self, "rollback", query("ROLLBACK")).await.map(drop)
+    }
+
+    async fn lock_attempts(&mut self, numbers: &[Number]) -> Result<Vec<Attempt>, Error> {
+        const SQL: &str = attempts_by_number!(" FOR UPDATE OF a");
+        let found = fetch(self, "read attempts", query(SQL).bind(json::numbers(numbers))).await?;
+        found.iter().map(rows::attempt).collect()
+    }
+
+    async fn lock_orders(&mut self, orders: &[OrderId]) -> Result<Vec<Order>, Error> {
+        const SQL: &str = orders_by_id!(" FOR UPDATE OF o");
+        let found = fetch(self, "read orders", query(SQL).bind(json::order_ids(orders))).await?;
+        found.iter().map(rows::order).collect()
+    }
+
+    async fn attempts_of(&mut self, orders: &[OrderId]) -> Result<Vec<Attempt>, Error> {
+        const SQL: &str = "\
+            SELECT a.merchant, a.out_trade_no, a.shop, a.order_no, a.amount, a.state, a.closed_at
+            FROM jsonb_to_recordset($1::text::jsonb) AS j(s text, o text)
+            JOIN payonce_attempt AS a ON a.shop = j.s AND a.order_no = j.o
+            ORDER BY a.merchant, a.out_trade_no";
+        let found = fetch(self, "read attempts of orders", query(SQL).bind(json::order_ids(orders))).await?;
+        found.iter().map(rows::attempt).collect()
+    }
+
+    async fn lock_held(&mut self, numbers: &[Number]) -> Result<Vec<Held>, Error> {
+        const SQL: &str = held_by_number!(" FOR UPDATE OF q");
+        let found = fetch(self, "read held notices", query(SQL).bind(json::numbers(numbers))).await?;
+        found.iter().map(rows::held).collect()
+    }
+
+    async fn booked(&mut self, keys: &[KeyId]) -> Result<Vec<(KeyId, Fingerprint)>, Error> {
+        const SQL: &str = "\
+            SELECT i.merchant, i.idem_key, i.trade_no, i.amount, i.currency
+            FROM jsonb_to_recordset($1::text::jsonb) AS j(m text, k text)
+            JOIN payonce_idempotency AS i ON i.merchant = j.m AND i.idem_key = j.k";
+        let found = fetch(self, "read keys", query(SQL).bind(json::keys(keys))).await?;
+        found.iter().map(rows::booked).collect()
+    }
+
+    async fn flow_of(&mut self, numbers: &[Number]) -> Result<Vec<FlowRow>, Error> {
+        const SQL: &str = "\
+            SELECT f.merchant, f.out_trade_no, f.idem_key, f.kind, f.disposition, f.shop, f.order_no, f.amount,
+                   f.currency, f.trade_no, f.full_refund, f.account, f.callback_id, f.occurred_at, f.booked_at
+            FROM jsonb_to_recordset($1::text::jsonb) AS j(m text, n text)
+            JOIN payonce_order_flow AS f ON f.merchant = j.m AND f.out_trade_no = j.n";
+        let found = fetch(self, "read the ledger", query(SQL).bind(json::numbers(numbers))).await?;
+        found.iter().map(rows::flow).collect()
+    }
+
+    async fn insert_attempts(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
+        const SQL: &str = "\
+            INSERT INTO payonce_attempt (merchant, out_trade_no, shop, order_no, amount, state, closed_at)
+            SELECT m, n, s, o, a, st, c
+            FROM jsonb_to_recordset($1::text::jsonb)
+              AS j(m text, n text, s text, o text, a bigint, st text, c bigint)";
+        execute(self, "insert attempts", query(SQL).bind(json::attempts(attempts))).await.map(drop)
+    }
+
+    async fn insert_orders(&mut self, orders: &[Order]) -> Result<(), Error> {
+        const SQL: &str = "\
+            INSERT INTO payonce_order (shop, order_no, kind, currency, amount, status, paid, refunded, unapplied,
+                                       version, closed_at, paid_at, created_at, meta)
+            SELECT s, o, k, cu, a, st, p, r, u, v, cl, pd, cr, me
+            FROM jsonb_to_recordset($1::text::jsonb)
+              AS j(s text, o text, k text, cu text, a bigint, st text, p bigint, r bigint, u bigint, v bigint,
+                   cl bigint, pd bigint, cr bigint, me text)";
+        execute(self, "insert orders", query(SQL).bind(json::orders(orders))).await.map(drop)
+    }
+
+    async fn claim_keys(&mut self, keys: &[KeyRow]) -> Result<(), Error> {
+        const SQL: &str = "\
+            INSERT INTO payonce_idempotency (merchant, idem_key, trade_no, amount, currency, shop, order_no, source,
+                                             repeats, last_seen, created_at)
+            SELECT m, k, t, a, cu, s, o, so, re, at, at
+            FROM jsonb_to_recordset($1::text::jsonb)
+              AS j(m text, k text, t text, a bigint, cu text, s text, o text, so text, re bigint, at bigint)";
+        execute(self, "claim keys", query(SQL).bind(json::key_rows(keys))).await.map(drop)
+    }
+
+    async fn update_orders(&mut self, orders: &[OrderUpdate]) -> Result<u64, Error> {
+        const SQL: &str = "\
+            UPDATE payonce_order AS o
+            SET status = j.st, paid = j.p, refunded = j.r, unapplied = j.u, version = o.version + 1,
+                closed_at = j.cl, paid_at = j.pd, amount = j.a
+            FROM jsonb_to_recordset($1::text::jsonb)
+              AS j(s text, o text, a bigint, st text, p bigint, r bigint, u bigint, cl bigint, pd bigint, st0 text,
+                   v0 bigint)
+            WHERE o.shop = j.s AND o.order_no = j.o AND o.status = j.st0 AND o.version = j.v0";
+        execute(self, "update orders", query(SQL).bind(json::order_updates(orders))).await
+    }
+
+    async fn update_attempts(&mut self, attempts: &[AttemptUpdate]) -> Result<u64, Error> {
+        const SQL: &str = "\
+            UPDATE payonce_attempt AS a
+            SET shop = j.s, order_no = j.o, amount = j.a, state = j.st, closed_at = j.c
+            FROM jsonb_to_recordset($1::text::jsonb)
+              AS j(m text, n text, s text, o text, a bigint, st text, c bigint, had text)
+            WHERE a.merchant = j.m AND a.out_trade_no = j.n AND a.order_no IS NOT DISTINCT FROM j.had";
+        execute(self, "update attempts", query(SQL).bind(json::attempt_updates(attempts))).await
+    }
+
+    async fn insert_flow(&mut self, rows: &[FlowRow]) -> Result<(), Error> {
+        const SQL: &str = "\
+            INSERT INTO payonce_order_flow (merchant, out_trade_no, idem_key, kind, disposition, shop, order_no,
+                                            amount, currency, trade_no, full_refund, account, callback_id,
+                                            occurred_at, booked_at)
+            SELECT m, n, k, ki, d, s, o, a, cu, t, f, ac, cb, oc, at
+            FROM jsonb_to_recordset($1::text::jsonb)
+              AS j(m text, n text, k text, ki text, d text, s text, o text, a bigint, cu text, t text, f bigint,
+                   ac text, cb text, oc bigint, at bigint)";
+        execute(self, "append to the ledger", query(SQL).bind(json::flow(rows))).await.map(drop)
+    }
+
+    async fn insert_effects(&mut self, effects: &[Effect]) -> Result<(), Error> {
+        const SQL: &str = concat!(
+            "INSERT INTO payonce_effect (effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload,
+                                         state, after, tries, due_at, created_at)
+             SELECT e, m, k, s, o, ev, na, si, pa, 'ready', af, 0, du + ",
+            shift!("cr"),
+            ", cr
+             FROM jsonb_to_recordset($1::text::jsonb)
+               AS j(e text, m text, k text, s text, o text, ev text, na text, si text, pa text, af text, du bigint,
+                    cr bigint)"
+        );
+        execute(self, "insert effects", query(SQL).bind(json::effects(effects))).await.map(drop)
+    }
+
+    async fn hold(&mut self, notices: &[Held]) -> Result<(), Error> {
+        const SQL: &str = "\
+            INSERT INTO payonce_quarantine AS q (merchant, out_trade_no, idem_key, fingerprint, reason, notice,
+                                                 callback_id, seen, first_seen, last_seen, state)
+            SELECT m, n, k, f, re, no, cb, se, fi, la, 'held'
+            FROM jsonb_to_recordset($1::text::jsonb)
+              AS j(m text, n text, k text, f text, re text, no text, cb text, se bigint, fi bigint, la bigint)
+            ON CONFLICT (merchant, out_trade_no, idem_key, fingerprint) DO UPDATE
+            SET seen = q.seen + excluded.seen, last_seen = greatest(q.last_seen, excluded.last_seen),
+                reason = excluded.reason";
+        execute(self, "hold notices", query(SQL).bind(json::held(notices))).await.map(drop)
+    }
+
+    async fn release(&mut self, notices: &[Held], at: Micros) -> Result<u64, Error> {
+        const SQL: &str = "\
+            UPDATE payonce_quarantine AS q
+            SET state = 'released', last_seen = greatest(q.last_seen, $2), decided_by = 'payonce',
+                decided_why = 'booked'
+            FROM jsonb_to_recordset($1::text::jsonb) AS j(m text, n text, k text, f text)
+            WHERE q.merchant = j.m AND q.out_trade_no = j.n AND q.idem_key = j.k AND q.fingerprint = j.f
+              AND q.state = 'held'";
+        execute(self, "release held notices", query(SQL).bind(json::held(notices)).bind(at.0)).await
+    }
+
+    async fn keep(&mut self, evidence: &[Evidence]) -> Result<(), Error> {
+        const SQL: &str = "\
+            INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
+            SELECT id, ac, at, h, coalesce(convert_to(b, 'UTF8'), decode(x, 'hex')), bh, v, ki
+            FROM jsonb_to_recordset($1::text::jsonb)
+              AS j(id text, ac text, at bigint, h text, b text, x text, bh text, v text, ki text)";
+        execute(self, "keep callbacks", query(SQL).bind(json::evidence(evidence))).await.map(drop)
+    }
+
+    async fn keep_unbelieved(&mut self, evidence: &[Evidence], per_hour: i64) -> Result<(), Error> {
+        const SQL: &str = "\
+            INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
+            SELECT id, ac, at, h, coalesce(convert_to(b, 'UTF8'), decode(x, 'hex')), bh, v, ki
+            FROM jsonb_to_recordset($1::text::jsonb)
+              AS j(id text, ac text, at bigint, h text, b text, x text, bh text, v text, ki text)
+            WHERE NOT EXISTS (SELECT 1 FROM payonce_callback AS c
+                              WHERE c.account = j.ac AND c.body_hash = j.bh AND c.verdict <> 'booked')
+              AND (SELECT count(*) FROM payonce_callback AS c
+                   WHERE c.account = j.ac AND c.verdict <> 'booked' AND c.received_at > j.at - 3600000000) < $2";
+        // One by one, so that each statement sees what the one before kept.
+        for one in evidence {
+            let array = json::evidence(std::slice::from_ref(one));
+            execute(self, "keep a message that was not believed", query(SQL).bind(array).bind(per_hour)).await?;
+        }
+        Ok(())
+    }
+
+    async fn count_repeats(&mut self, repeats: &[Repeat]) -> Result<(), Error> {
+        const SQL: &str = "\
+            UPDATE payonce_idempotency AS i
+            SET repeats = i.repeats + j.n, last_seen = greatest(i.last_seen, j.at),
+                trade_no = coalesce(i.trade_no, j.t), currency = coalesce(i.currency, j.cu),
+                amount = coalesce(i.amount, j.a)
+            FROM jsonb_to_recordset($1::text::jsonb)
+              AS j(m text, k text, n bigint, at bigint, t text, a bigint, cu text)
+            WHERE i.merchant = j.m AND i.idem_key = j.k";
+        execute(self, "count repeats", query(SQL).bind(json::repeats(repeats))).await.map(drop)
+    }
+
+    async fn overdue(&mut self, limit: i64) -> Result<Vec<Number>, Error> {
+        const SQL: &str = "\
+            SELECT DISTINCT q.merchant, q.out_trade_no
+            FROM payonce_quarantine AS q
+            JOIN payonce_attempt AS a ON a.merchant = q.merchant AND a.out_trade_no = q.out_trade_no
+            WHERE q.state = 'held' AND (
+                (q.reason = 'unknown_order' AND a.order_no IS NOT NULL)
+                OR (q.reason = 'awaiting_payment' AND EXISTS (
+                    SELECT 1 FROM payonce_order_flow AS f
+                    WHERE f.merchant = q.merchant AND f.out_trade_no = q.out_trade_no AND f.kind = 'payment'
+                      AND f.trade_no = q.notice::json->>'trade_no')))
+            LIMIT $1";
+        fetch(self, "sweep", query(SQL).bind(limit)).await?.iter().map(rows::number).collect()
+    }
+}
+
+impl Outbox for PgConnection {
+    async fn has_due(&mut self, lease: &Lease) -> Result<bool, Error> {
+        const SQL: &str = concat!(
+            "SELECT (EXISTS (SELECT 1 FROM payonce_effect WHERE done_at IS NULL AND sink = $1 AND state = 'ready'
+                               AND due_at <= $2 + ",
+            shift!("$2"),
+            ") OR EXISTS (SELECT 1 FROM payonce_effect WHERE done_at IS NULL AND sink = $1 AND state = 'leased'
+                               AND lease_until <= $2 + ",
+            shift!("$2"),
+            "))::int::bigint"
+        );
+        let query = query(SQL).bind(lease.sink.clone()).bind(lease.now.0);
+        let found = fetch(self, "look for due effects", query).await?;
+        Ok(found.first().map(|row| row.int(0)).transpose()?.unwrap_or(0) != 0)
+    }
+
+    async fn claim(&mut self, lease: &Lease) -> Result<Vec<Effect>, Error> {
+        // Two looks, each along the index; whoever is at a row already keeps it.
+        const SQL: &str = concat!(
+            "WITH ready AS (
+                 SELECT e.effect_key, e.due_at FROM payonce_effect AS e
+                 WHERE e.done_at IS NULL AND e.sink = $5 AND e.state = 'ready' AND e.due_at <= $3 + ",
+            shift!("$3"),
+            "      AND (e.after IS NULL OR EXISTS (
+                       SELECT 1 FROM payonce_effect AS b WHERE b.effect_key = e.after AND b.state = 'done'))
+                 ORDER BY e.due_at LIMIT $4 FOR UPDATE OF e SKIP LOCKED),
+             expired AS (
+                 SELECT e.effect_key, e.due_at FROM payonce_effect AS e
+                 WHERE e.done_at IS NULL AND e.sink = $5 AND e.state = 'leased' AND e.lease_until <= $3 + ",
+            shift!("$3"),
+            "    ORDER BY e.due_at LIMIT $4 FOR UPDATE OF e SKIP LOCKED)
+             UPDATE payonce_effect AS e
+             SET state = 'leased', lease_token = $1, tries = e.tries + 1, lease_until = $2 + ",
+            shift!("$3"),
+            " WHERE e.effect_key IN (
+                 SELECT both_of.effect_key FROM (SELECT * FROM ready UNION ALL SELECT * FROM expired) AS both_of
+                 ORDER BY both_of.due_at LIMIT $4)
+             RETURNING ",
+            effect_columns!()
+        );
+        let query = query(SQL)
+            .bind(lease.token.clone())
+            .bind(lease.until.0)
+            .bind(lease.now.0)
+            .bind(lease.limit)
+            .bind(lease.sink.clone());
+        fetch(self, "claim effects", query).await?.iter().map(rows::effect).collect()
+    }
+
+    async fn finish(&mut self, token: &str, finished: &[Finished], now: Micros) -> Result<u64, Error> {
+        const SQL: &str = concat!(
+            "UPDATE payonce_effect AS e
+             SET state = j.st, due_at = CASE j.st WHEN 'done' THEN e.due_at ELSE j.du + ",
+            shift!("$3"),
+            " END, last_error = j.er, lease_token = NULL, lease_until = NULL,
+                 done_at = CASE j.st WHEN 'done' THEN $3 + ",
+            shift!("$3"),
+            " END
+             FROM jsonb_to_recordset($1::text::jsonb) AS j(e text, st text, du bigint, er text)
+             WHERE e.effect_key = j.e AND e.state = 'leased' AND e.lease_token = $2"
+        );
+        let query = query(SQL).bind(json::finished(finished)).bind(token.to_owned()).bind(now.0);
+        execute(self, "record deliveries", query).await
+    }
+
+    async fn abandon_followers(&mut self, now: Micros) -> Result<u64, Error> {
+        const SQL: &str = concat!(
+            "UPDATE payonce_effect AS e
+             SET state = 'dead', due_at = $1 + ",
+            shift!("$1"),
+            ", last_error = 'the effect it waits for is ' || b.state || ': ' || b.effect_key
+             FROM payonce_effect AS b
+             WHERE e.done_at IS NULL AND e.state = 'ready' AND e.after IS NOT NULL AND b.effect_key = e.after
+               AND b.state IN ('dead', 'cancelled')"
+        );
+        execute(self, "abandon followers", query(SQL).bind(now.0)).await
+    }
+
+    async fn retry(&mut self, key: &EffectKey, now: Micros) -> Result<u64, Error> {
+        const SQL: &str = concat!(
+            "UPDATE payonce_effect SET state = 'ready', tries = 0, due_at = $2 + ",
+            shift!("$2"),
+            " WHERE done_at IS NULL AND state = 'dead' AND (effect_key = $1 OR after = $1)"
+        );
+        execute(self, "retry an effect", query(SQL).bind(key.as_str().to_owned()).bind(now.0)).await
+    }
+
+    async fn run_statement(&mut self, statement: &Statement, payload: &str) -> Result<u64, Error> {
+        let payload = serde_json::from_str(payload)
+            .map_err(|error| Error::permanent(format!("a stored payload does not read: {error}")))?;
+        // The text is the operator's configuration; what comes from messages is bound. Prepared anew each
+        // time: the types of a kept one are those of the first payload.
+        let mut query = sqlx::query(sqlx::AssertSqlSafe(statement.text(|index| format!("${index}")))).persistent(false);
+        for value in statement.values(&payload) {
+            query = match value {
+                serde_json::Value::Null => query.bind(Untyped),
+                serde_json::Value::Bool(value) => query.bind(value),
+                serde_json::Value::Number(value) => query.bind(value.as_i64()),
+                serde_json::Value::String(value) => query.bind(value),
+                other => query.bind(other.to_string()),
+            };
+        }
+        Ok(within(ANSWER, "the configured statement", query.execute(self)).await?.rows_affected())
+    }
+}
+
+impl Views for PgConnection {
+    async fn order(&mut self, shop: &Shop, order_no: &OrderNo) -> Result<Option<OrderView>, Error> {
+        let id = OrderId { shop: shop.clone(), order_no: order_no.clone() };
+        let ids = std::slice::from_ref(&id);
+        const ORDER: &str = orders_by_id!("");
+        let order = fetch(self, "read an order", query(ORDER).bind(json::order_ids(ids))).await?;
+        let Some(order) = order.first().map(rows::order).transpose()? else { return Ok(None) };
+        let attempts = self.attempts_of(ids).await?;
+        let numbers: Vec<Number> = attempts.iter().map(|attempt| attempt.number.clone()).collect();
+        const FLOW: &str = "\
+            SELECT f.merchant, f.out_trade_no, f.idem_key, f.kind, f.disposition, f.shop, f.order_no, f.amount,
+                   f.currency, f.trade_no, f.full_refund, f.account, f.callback_id, f.occurred_at, f.booked_at,
+                   i.source, i.repeats
+            FROM jsonb_to_recordset($1::text::jsonb) AS j(m text, n text)
+            JOIN payonce_order_flow AS f ON f.merchant = j.m AND f.out_trade_no = j.n
+            JOIN payonce_idempotency AS i ON i.merchant = f.merchant AND i.idem_key = f.idem_key
+            ORDER BY f.booked_at, f.idem_key";
+        let flow = fetch(self, "read the ledger", query(FLOW).bind(json::numbers(&numbers))).await?;
+        let flow = flow.iter().map(rows::flow_view).collect::<Result<Vec<_>, _>>()?;
+        const HELD: &str = held_by_number!("");
+        let held = fetch(self, "read held notices", query(HELD).bind(json::numbers(&numbers))).await?;
+        let held = held.iter().map(rows::held).collect::<Result<Vec<_>, _>>()?;
+        const EFFECTS: &str = concat!(
+            "SELECT ",
+            effect_columns!(),
+            " FROM payonce_effect AS e WHERE e.shop = $1 AND e.order_no = $2 ORDER BY e.created_at, e.effect_key"
+        );
+        let effects = query(EFFECTS).bind(shop.as_str().to_owned()).bind(order_no.as_str().to_owned());
+        let effects = fetch(self, "read effects", effects).await?;
+        let effects = effects.iter().map(rows::effect).collect::<Result<Vec<_>, _>>()?;
+        let ids: Vec<&str> = (flow.iter().filter_map(|view| view.row.callback_id.as_deref()))
+            .chain(held.iter().filter_map(|held| held.callback_id.as_deref()))
+            .collect();
+        const CALLBACKS: &str = "\
+            SELECT DISTINCT c.id, c.account, c.received_at, c.verdict, c.key_id, octet_length(c.body)::bigint
+            FROM jsonb_array_elements_text($1::text::jsonb) AS j(id) JOIN payonce_callback AS c ON c.id = j.id
+            ORDER BY c.id";
+        let ids = serde_json::to_string(&ids).unwrap_or_default();
+        let callbacks = fetch(self, "read callbacks", query(CALLBACKS).bind(ids)).await?;
+        let callbacks = callbacks.iter().map(rows::callback_view).collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(OrderView { order, attempts, flow, effects, held, callbacks }))
+    }
+
+    async fn effects(&mut self, filter: &EffectFilter) -> Result<Vec<Effect>, Error> {
+        const SQL: &str = concat!(
+            "SELECT ",
+            effect_columns!(),
+            " FROM payonce_effect AS e
+             WHERE ($1::text IS NULL OR e.state = $1) AND ($2::text IS NULL OR e.effect_key > $2)
+             ORDER BY e.effect_key LIMIT $3"
+        );
+        let query =
+            query(SQL).bind(filter.state.map(EffectState::as_str)).bind(filter.after_key.clone()).bind(filter.limit);
+        fetch(self, "read effects", query).await?.iter().map(rows::effect).collect()
+    }
+
+    async fn effect(&mut self, key: &EffectKey) -> Result<Option<Effect>, Error> {
+        const SQL: &str = concat!("SELECT ", effect_columns!(), " FROM payonce_effect AS e WHERE e.effect_key = $1");
+        let found = fetch(self, "read an effect", query(SQL).bind(key.as_str().to_owned())).await?;
+        found.first().map(rows::effect).transpose()
+    }
+
+    async fn callback_body(&mut self, id: &str) -> Result<Option<Vec<u8>>, Error> {
+        const SQL: &str = "SELECT body FROM payonce_callback WHERE id = $1";
+        let found = fetch(self, "read a callback", query(SQL).bind(id.to_owned())).await?;
+        found.first().map(|row| row.bytes(0)).transpose()
+    }
+
+    async fn counts(&mut self) -> Result<Counts, Error> {
+        const SQL: &str = "\
+            SELECT (SELECT count(*) FROM payonce_quarantine WHERE state = 'held'),
+                   (SELECT count(*) FROM payonce_effect WHERE done_at IS NULL AND state = 'ready'),
+                   (SELECT count(*) FROM payonce_effect WHERE done_at IS NULL AND state = 'leased'),
+                   (SELECT count(*) FROM payonce_effect WHERE done_at IS NULL AND state = 'dead'),
+                   (SELECT min(due_at) FROM payonce_effect WHERE done_at IS NULL AND state = 'ready'),
+                   (SELECT count(*) FROM payonce_callback WHERE verdict <> 'booked')";
+        let found = fetch(self, "count", query(SQL)).await?;
+        rows::counts(found.first().ok_or_else(|| Error::permanent("count: no row"))?)
+    }
+}
+
+async fn open(options: &ServerOptions) -> Result<PgConnection, Error> {
+    let what = "open the database";
+    let connect = PgConnectOptions::from_str(&options.url)
+        .map_err(|error| Error::from(error).during(what))?
+        .application_name("payonce")
+        .disable_statement_logging();
+    let mut connection = within(CONNECT, what, connect.connect()).await?;
+    fetch(&mut connection, what, query(SETTINGS)).await?;
+    if options.clock == Clock::Caller {
+        fetch(&mut connection, what, query("SELECT set_config('payonce.clock', 'caller', false)")).await?;
+    }
+    Ok(connection)
+}
+
+impl Engine for PgConnection {
+    type Options = ServerOptions;
+    const NAME: &'static str = "postgres";
+    const BREATHER: Option<(Duration, Duration)> = None;
+    const READS_BEFORE_DURABLE: bool = false;
+    const TRUSTED_IDLE: Option<Duration> = Some(TRUSTED_IDLE);
+
+    async fn connect(options: &ServerOptions) -> Result<Self, Error> {
+        open(options).await
+    }
+
+    async fn connect_reader(options: &ServerOptions) -> Result<Self, Error> {
+        let mut connection = open(options).await?;
+        execute(&mut connection, "open for reading", query("SET default_transaction_read_only = on")).await?;
+        Ok(connection)
+    }
+
+    async fn migrate(&mut self) -> Result<Vec<i64>, Error> {
+        const TABLE: &str = "payonce_migrations";
+        let failed = |error: sqlx::migrate::MigrateError| Error::permanent(format!("migrate: {error}"));
+        // A migration may take as long as it takes, and may have to wait for another gateway's.
+        const PATIENCE: &str = "\
+            SELECT set_config(name, '0', false)
+            FROM (VALUES ('lock_timeout'), ('statement_timeout'), ('idle_in_transaction_session_timeout')) AS s (name)";
+        fetch(self, "migrate", query(PATIENCE)).await?;
+        let migrations = MIGRATIONS.iter().map(|&(version, name, sql)| {
+            Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+        });
+        let mut migrator = Migrator::with_migrations(migrations.collect());
+        migrator.dangerous_set_table_name(TABLE);
+        migrator.set_locking(false);
+        self.lock().await.map_err(failed)?;
+        self.ensure_migrations_table(TABLE).await.map_err(failed)?;
+        let before = self.list_applied_migrations(TABLE).await.map_err(failed)?;
+        migrator.run_direct(None, self, false).await.map_err(failed)?;
+        self.unlock().await.map_err(failed)?;
+        fetch(self, "migrate", query(SETTINGS)).await?;
+        let known: Vec<i64> = before.iter().map(|applied| applied.version).collect();
+        Ok(MIGRATIONS.iter().map(|&(version, ..)| version).filter(|version| !known.contains(version)).collect())
+    }
+
+    async fn doubts(&mut self) -> Result<Vec<String>, Error> {
+        const SQL: &str = "\
+            SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')";
+        let found = fetch(self, "read settings", query(SQL)).await?;
+        let row = found.first().ok_or_else(|| Error::permanent("read settings: no row"))?;
+        let mut doubts = Vec::new();
+        if row.text(0)? != "on" {
+            doubts.push(
+                "PostgreSQL: fsync = off; after a power failure everything can be lost or damaged. \
+                 Set fsync = on in postgresql.conf and restart"
+                    .to_owned(),
+            );
+        }
+        if row.text(1)? != "on" {
+            doubts.push(
+                "PostgreSQL: full_page_writes = off; a power failure can leave half-written pages. Set it to on in \
+                 postgresql.conf and reload, unless the file system guarantees whole pages"
+                    .to_owned(),
+            );
+        }
+        let level = row.text(2)?;
+        if level != "on" && level != "remote_apply" {
+            doubts.push(format!(
+                "PostgreSQL: synchronous_commit = {level} although this session asked for on; the last commits can \
+                 be lost with the power. Let the role of payonce set it"
+            ));
+        }
+        Ok(doubts)
+    }
+}
