@@ -481,6 +481,6 @@ pub(crate) fn reason(error: &std::io::Error) -> String {
 pub(crate) fn readable(duration: Duration) -> String {
     let millis = duration.as_millis();
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")];
-    let unit = units.iter().find(|(unit, _)| millis >= *unit && millis % unit == 0);
+    let unit = units.iter().find(|(unit, _)| millis >= *unit && millis.is_multiple_of(*unit));
     unit.map_or_else(|| "0s".to_owned(), |(unit, name)| format!("{}{name}", millis / unit))
 }

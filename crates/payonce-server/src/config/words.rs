@@ -70,7 +70,7 @@ pub(super) const ALL: &[&str] = &[
     "secret_file",
     "secrets",
     "timeout",
-    "concurrency",
+    "deliveries",
     "allow_private",
     "unknown_order_grace",
     "late_payment",

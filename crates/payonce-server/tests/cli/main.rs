@@ -3,6 +3,8 @@
 //! Here: texts, exit codes, files. One process per call of the binary; no product code but the reader of
 //! configurations. Not here: callbacks (`tests/system`).
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod config;
 mod doctor;
 mod help;

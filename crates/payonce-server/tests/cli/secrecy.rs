@@ -112,7 +112,8 @@ fn edited(text: &str, edits: &[Edit]) -> String {
         };
         match edit {
             Edit::Remove(from, length) => {
-                let (from, to) = (at(*from), at((*from + length).min(text.len())));
+                let from = at(*from);
+                let to = at((from + length).min(text.len()));
                 if from < to {
                     text.replace_range(from..to, "");
                 }
