@@ -6,6 +6,7 @@
 
 pub mod cli;
 pub mod config;
+mod demo;
 pub mod error;
 pub mod gateway;
 pub mod http;

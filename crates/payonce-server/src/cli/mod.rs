@@ -3,6 +3,7 @@
 //! Here: arguments, the exit code, and what every command needs (the configuration, a runtime). Not here:
 //! what a command does. Exit codes: 0 done, 1 failed or faults found, 2 not understood.
 
+mod demo;
 mod doctor;
 mod init;
 mod migrate;
@@ -47,6 +48,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Demo),
     Serve(serve::Serve),
     Init(init::Init),
     Doctor(doctor::Doctor),
@@ -84,6 +86,7 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let file = ConfigFile::of(cli.config);
     let done = match cli.command {
+        Command::Demo(command) => command.run(),
         Command::Serve(command) => command.run(&file),
         Command::Init(command) => command.run(),
         Command::Doctor(command) => command.run(&file),

@@ -1,0 +1,1 @@
+//! Each wrong figure makes the verdict fail.
