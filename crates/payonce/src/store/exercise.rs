@@ -18,10 +18,12 @@ use crate::{
     time::Micros,
 };
 
+mod arbiter;
 mod fault;
 mod outbox;
 mod story;
 
+pub use arbiter::*;
 use fault::Faulty;
 pub use outbox::*;
 pub use story::{Story, evidence, refund, rules};
@@ -60,6 +62,12 @@ macro_rules! exercise {
             a_statement_runs_exactly_once_even_after_a_stolen_lease,
             a_statement_that_hits_other_rows_than_expected_is_undone,
             effects_are_selected_by_state_never_by_a_watermark,
+            a_taken_key_is_a_conflict,
+            a_stale_condition_affects_no_row,
+            a_stale_hold_loses,
+            a_ghost_is_released_as_a_repeat,
+            the_sweeper_books_what_waits_for_something_present,
+            one_callback_with_several_facts,
         );
     };
     (@cases $engine:ty, $options:path, $($case:ident),* $(,)?) => {$(

@@ -94,3 +94,29 @@ async fn a_full_queue_answers_at_once_and_a_deadline_is_kept() {
     assert!(matches!(booked.verdict, Verdict::Acknowledged(_)), "it heals by itself");
     assert_eq!(view(store.as_ref(), "O1").await.flow.len(), 1);
 }
+
+/// What nobody waits for any more is not begun: the platform sends it again.
+#[tokio::test]
+async fn what_is_past_its_deadline_is_not_begun() {
+    let options = fresh("past");
+    let store = open(&options, &Arc::new(Rules::default())).await;
+    store.register(&registration("O1", 100)).await.unwrap().unwrap();
+    store.register(&registration("O2", 100)).await.unwrap().unwrap();
+    let mut other = <sqlx::SqliteConnection as payonce::store::Engine>::connect(&options).await.unwrap();
+    payonce::store::Ledger::begin(&mut other).await.unwrap();
+    let (batcher, task) = Batcher::start(store.clone(), BatcherOptions { batch: 1, ..BatcherOptions::default() }, now);
+    let first = tokio::spawn({
+        let batcher = batcher.clone();
+        async move { batcher.book(delivery(payment("O1", "T1", 100)), soon()).await }
+    });
+    tokio::task::yield_now().await;
+    let soon_over = Instant::now() + Duration::from_millis(50);
+    let second = batcher.book(delivery(payment("O2", "T2", 100)), soon_over).await;
+    assert_eq!(second.unwrap_err(), NotKnown::Deadline);
+    payonce::store::Ledger::rollback(&mut other).await.unwrap();
+    assert!(first.await.unwrap().is_ok());
+    drop(batcher);
+    task.await.unwrap();
+    assert_eq!(view(store.as_ref(), "O1").await.flow.len(), 1);
+    assert_eq!(view(store.as_ref(), "O2").await.flow.len(), 0, "it was not begun");
+}
