@@ -305,4 +305,4 @@ impl Report {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

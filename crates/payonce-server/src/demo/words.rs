@@ -5,7 +5,7 @@
 
 use std::{env, path::Path};
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{Table, presets};
 
 use super::{
     Options, Scene,
@@ -93,15 +93,15 @@ impl Lang {
         let Options { times, concurrency, seed } = options;
         match self {
             Self::En => format!(
-                "WeChat Pay and Alipay repeat a payment's callback until they like the answer, and\n\
-                 sometimes longer. What a payment causes must still happen once. Here both platforms\n\
-                 are played against a real payonce: real HTTP, signatures and encryption, SQLite in\n\
-                 a temporary folder. Then everything is counted.\n\
+                "WeChat Pay and Alipay repeat a payment's callback until they like the answer,\n\
+                 and sometimes longer. What a payment causes must still happen once. Here both\n\
+                 platforms are played against a real payonce: real HTTP, signatures, encryption,\n\
+                 SQLite in a temporary folder. Then everything is counted.\n\
                  (--times {times} --concurrency {concurrency} --seed {seed})\n"
             ),
             Self::Zh => format!(
                 "微信支付和支付宝会反复发送同一笔支付的回调，直到得到满意的应答，有时还会更久。\n\
-                 而一笔支付引发的事情只能发生一次。本演示扮演两个平台，对真实的 payonce 发起回调：\n\
+                 而一笔支付引发的事情只能发生一次。本演示扮演两个平台，向真实的 payonce 发回调：\n\
                  真实的 HTTP、签名与加密，SQLite 放在临时目录里；最后逐项清点。\n\
                  （--times {times} --concurrency {concurrency} --seed {seed}）\n"
             ),
@@ -117,7 +117,7 @@ impl Lang {
     fn repeats(self, report: &Report) -> String {
         let Report { times, concurrency, .. } = report;
         let title = match self {
-            Self::En => format!("1. One payment each; its callback {times} times, {concurrency} at once, each signed anew"),
+            Self::En => format!("1. One payment each; its callback {times} times, {concurrency} at once, signed anew"),
             Self::Zh => format!("1. 各一笔支付；回调各发 {times} 次，{concurrency} 个并发，每次重新签名"),
         };
         let platforms = [self.say("WeChat Pay", "微信支付"), self.say("Alipay", "支付宝")];
@@ -173,9 +173,9 @@ impl Lang {
         let again = report.odd.iter().find_map(|odd| odd.answered_again.as_deref()).unwrap_or("-");
         let notes = match self {
             Self::En => format!(
-                "   1 fen: the money is in the ledger, beside the order, and announced; nothing ships.\n   \
-                 Early: refused, so the platform repeats it; booked when the order was registered,\n   \
-                 and its repeat was answered {again}."
+                "   1 fen: it is in the ledger, beside the order, and announced; nothing ships.\n   \
+                 Early: refused, so that the platform repeats it; booked when the order was\n   \
+                 registered, and its repeat was answered {again}."
             ),
             Self::Zh => format!(
                 "   付 1 分：钱记入流水、不计入订单，并发出通知；不发货。\n   \
@@ -192,11 +192,13 @@ impl Lang {
         match self {
             Self::En => format!(
                 "3. Callback and query answer for one payment at the same moment, {orders} orders\n   \
-                 {good} of {asked} answered well; idempotency rows {keys}, ledger rows {flow}, PAID {paid}, stock {stock}\n"
+                 {good} of {asked} answered well; idempotency rows {keys}, ledger rows {flow}, PAID {paid},\n   \
+                 stock taken {stock}\n"
             ),
             Self::Zh => format!(
                 "3. 同一笔支付的回调与查单应答同时到达，共 {orders} 个订单\n   \
-                 {asked} 次中 {good} 次应答正确；幂等表 {keys} 行，流水 {flow} 行，PAID {paid} 个，扣库存 {stock}\n"
+                 {asked} 次中 {good} 次应答正确；幂等表 {keys} 行，流水 {flow} 行，PAID {paid} 个，\n   \
+                 扣库存 {stock}\n"
             ),
         }
     }
@@ -204,7 +206,7 @@ impl Lang {
     fn races(self, report: &Report) -> String {
         let orders = report.races.first().map_or(0, |race| race.rounds);
         let title = match self {
-            Self::En => format!("4. The well-known race, on this machine, without payonce: shipments of {orders} orders"),
+            Self::En => format!("4. The well-known race, here, without payonce: shipments of {orders} orders"),
             Self::Zh => format!("4. 常见的竞态，在本机重演，不经 payonce：{orders} 个订单的发货数"),
         };
         let heads = [
@@ -228,12 +230,13 @@ impl Lang {
             ]);
         }
         let how = self.say(
-            "   Look: SELECT the status; if PENDING, UPDATE it and ship. Conditional: UPDATE ... WHERE\n   \
-             status = 'PENDING', and ship only if a row changed. Each callback has a connection of\n   \
-             its own; all start at one barrier, and no pause is put between look and update.",
-            "   先查后改：SELECT 状态，若为 PENDING 则 UPDATE 并发货。条件 UPDATE：UPDATE ... WHERE\n   \
-             status = 'PENDING'，改到一行才发货。每个回调一条独立的数据库连接，同时放行；\n   \
-             查与改之间没有加入任何停顿。",
+            "   Look: SELECT the status; if PENDING, UPDATE it and ship. Conditional: UPDATE\n   \
+             ... WHERE status = 'PENDING', and ship only if a row changed. Each callback\n   \
+             has a connection of its own; all start at one barrier, and no pause is put\n   \
+             between look and update.",
+            "   先查后改：SELECT 状态，若为 PENDING 则 UPDATE 并发货。条件 UPDATE：UPDATE ...\n   \
+             WHERE status = 'PENDING'，改到一行才发货。每个回调一条独立的数据库连接，\n   \
+             同时放行；查与改之间没有加入任何停顿。",
         );
         let unseen = if report.race_shown() {
             ""
@@ -291,22 +294,25 @@ impl Lang {
 
     /// Where the database is, and how to ask it.
     pub(crate) fn where_it_lies(self, database: &Path, kept: bool) -> String {
-        let at = database.display().to_string();
-        let db = if kept { at.as_str() } else { "$DB" };
         let ask = format!(
-            "  sqlite3 {db} 'SELECT idem_key, repeats FROM payonce_idempotency'\n  \
-             sqlite3 {db} 'SELECT idem_key, disposition, amount FROM payonce_order_flow'\n  \
-             python3 -c 'import sqlite3,sys; print(*sqlite3.connect(sys.argv[1]).execute(\n    \
-             \"SELECT effect_key, state, tries FROM payonce_effect\"), sep=\"\\n\")' {db}"
+            "  DB={}\n  \
+             sqlite3 $DB 'SELECT idem_key, repeats FROM payonce_idempotency'\n  \
+             sqlite3 $DB 'SELECT idem_key, disposition, amount FROM payonce_order_flow'\n  \
+             python3 -c 'import sqlite3, sys\n  \
+             for row in sqlite3.connect(sys.argv[1]).execute(\n    \
+             \"SELECT effect_key, state, tries FROM payonce_effect\"): print(*row)' $DB",
+            database.display()
         );
         match (self, kept) {
-            (Self::En, true) => format!("The database lies in {at}; ask it:\n{ask}"),
-            (Self::Zh, true) => format!("数据库在 {at}，可以这样查询：\n{ask}"),
+            (Self::En, true) => format!("The database is kept. Ask it:\n{ask}"),
+            (Self::Zh, true) => format!("数据库已保留，可以这样查询：\n{ask}"),
             (Self::En, false) => format!(
-                "The database lay in {at},\na temporary folder that is removed now. With --keep or --serve it stays; then, with DB=its path:\n{ask}"
+                "The database was in a temporary folder, which is removed now. With --keep or\n\
+                 --serve it stays and can be asked (the folder's name will be another):\n{ask}"
             ),
             (Self::Zh, false) => format!(
-                "数据库曾在 {at}，\n这是临时目录，现已删除；加上 --keep 或 --serve 则会保留。然后令 DB=数据库路径：\n{ask}"
+                "数据库放在临时目录，现已删除；加上 --keep 或 --serve 会保留，\n\
+                 届时可以这样查询（目录名会不同）：\n{ask}"
             ),
         }
     }
@@ -319,7 +325,7 @@ impl Lang {
                 "Admin API, with this token:",
                 "Try:",
                 "an order with all that belongs to it",
-                "an order of your own (stock has no such sku, so its SQL effect would fail; that is on purpose)",
+                "an order of your own",
                 "a callback nobody signed",
                 "Ctrl-C ends it.",
             ],
@@ -339,13 +345,13 @@ impl Lang {
              {api} http://{admin}\n  {token}\n{try_it}\n  # {show}\n  \
              curl -s -H 'Authorization: Bearer {token}' \\\n    http://{admin}/api/orders/DEMO-WX-1\n  \
              # {register}\n  \
-             curl -s -H 'Authorization: Bearer {token}' \\\n    http://{admin}/api/orders -d '{{\"order_no\":\"MINE-1\",\"amount\":100}}'\n  \
+             curl -s -H 'Authorization: Bearer {token}' \\\n    http://{admin}/api/orders \\\n    -d '{{\"order_no\":\"MINE-1\",\"amount\":100,\"meta\":{{\"sku\":\"sku-DEMO-WX-1\"}}}}'\n  \
              # {unsigned}\n  curl -si http://{public}/notify/wechat -d '{{}}'\n{end}"
         )
     }
 }
 
-/// A table under construction: the first column is text, the others stand to the right.
+/// A table under construction.
 struct Rows(Table);
 
 impl Rows {
@@ -359,12 +365,63 @@ impl Rows {
         self.0.add_row(cells);
     }
 
-    fn text(mut self) -> String {
-        for index in 1..self.0.column_count() {
-            if let Some(column) = self.0.column_mut(index) {
-                column.set_cell_alignment(CellAlignment::Left);
+    fn text(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::report::tests::right;
+
+    /// Columns on a terminal: Chinese characters and full-width marks take two.
+    fn width(line: &str) -> usize {
+        line.chars().map(|char| if char >= '\u{1100}' { 2 } else { 1 }).sum()
+    }
+
+    #[test]
+    fn both_languages_fit_eighty_columns_and_their_tables_are_straight() {
+        let report = right();
+        let options = Options { times: 100, concurrency: 20, seed: u64::from(u16::MAX) };
+        for lang in [Lang::En, Lang::Zh] {
+            let lies = lang.where_it_lies(Path::new("/tmp/payonce-demo-123456/payonce.db"), false);
+            let kept = lang.where_it_lies(Path::new("/tmp/payonce-demo-123456/payonce.db"), true);
+            let serving = lang.serving("127.0.0.1:40000", "127.0.0.1:40001", &"0".repeat(32));
+            let all = [lang.intro(&options), lang.results(&report), lang.verdict(&report), lies, kept, serving];
+            for line in all.iter().flat_map(|text| text.lines()) {
+                assert!(width(line) <= 80, "{} columns: {line}", width(line));
+            }
+            for table in lang.results(&report).split("\n\n") {
+                let mut rows = table.lines().filter(|line| line.starts_with('|'));
+                let first = rows.next().map(width);
+                assert!(rows.all(|row| Some(width(row)) == first), "{table}");
             }
         }
-        self.0.to_string()
+    }
+
+    #[test]
+    fn the_other_language_is_the_other_language() {
+        let report = right();
+        let chinese = |text: &str| text.chars().any(|char| ('\u{4E00}'..='\u{9FFF}').contains(&char));
+        let results = Lang::En.results(&report);
+        assert!(!chinese(&results), "{results}");
+        for scene in [Scene::Repeats, Scene::Odd, Scene::Meetings, Scene::Race, Scene::Counting] {
+            assert!(chinese(Lang::Zh.scene(scene)) && !chinese(Lang::En.scene(scene)));
+        }
+    }
+
+    #[test]
+    fn the_language_follows_the_locale() {
+        for (locale, lang) in [
+            (None, Lang::En),
+            (Some("C.UTF-8"), Lang::En),
+            (Some("en_GB.UTF-8"), Lang::En),
+            (Some("zh_CN.UTF-8"), Lang::Zh),
+            (Some("zh"), Lang::Zh),
+            (Some("ZH-tw"), Lang::Zh),
+        ] {
+            assert_eq!(Lang::of_locale(locale), lang, "{locale:?}");
+        }
     }
 }
