@@ -20,10 +20,13 @@ use crate::{
     error::Error,
     ids::{OrderNo, Shop},
     key::EffectKey,
+    order::{Order, OrderId},
     register::{self, Refused, Registered, Registration},
     rules::Rules,
     statement::Statement,
-    store::{Counts, Effect, EffectFilter, EffectState, Engine, Finished, KeyId, Lease, OrderView, Repeat},
+    store::{
+        Counts, Effect, EffectFilter, EffectState, Engine, Finished, KeyId, Lease, OrderUpdate, OrderView, Repeat,
+    },
     time::Micros,
 };
 
@@ -208,6 +211,9 @@ impl<E: Engine> Database<E> {
         let done = register::register(&mut writer.connection, registration, &self.rules).await;
         let done = match done {
             Ok(Ok((registered, _pending))) => {
+                if E::READS_BEFORE_DURABLE && registered == Registered::Repeated {
+                    touch(&mut writer.connection, &registration.id).await.map_err(fail)?;
+                }
                 writer.connection.commit().await.map_err(fail)?;
                 self.owed.notify_waiters();
                 writer.put_back();
@@ -339,6 +345,17 @@ impl<E: Engine> Database<E> {
             _ => Ok(Committed::merge(parts, batch.deliveries.len(), batch.now)),
         }
     }
+}
+
+/// Writes to an order what it already is, one version on: an answer from what was only read must not leave
+/// before the commit that was read is durable, and a write's own COMMIT covers it.
+async fn touch<E: Engine>(connection: &mut E, id: &OrderId) -> Result<(), Error> {
+    for order in connection.lock_orders(std::slice::from_ref(id)).await? {
+        let (was_status, was_version) = (order.status, order.version);
+        let order = Order { version: was_version + 1, ..order };
+        connection.update_orders(&[OrderUpdate { order, was_status, was_version }]).await?;
+    }
+    Ok(())
 }
 
 /// Deliveries that share a number, by index.

@@ -1,20 +1,18 @@
 //! MariaDB from 10.6, MySQL from 8.0.16, and OceanBase: one dialect, with the words that all of them know.
 //!
-//! Here: SQL, and how InnoDB locks. READ COMMITTED and strict mode, set by ourselves at connect; no
-//! RETURNING, no collation but utf8mb4_bin. Not here: any decision. Functions stand in the order of the
+//! Here: SQL, and how InnoDB locks; no RETURNING, no collation but utf8mb4_bin. Not here: any decision, and
+//! what a session is (`session`). Functions stand in the order of the
 //! traits; the sibling engines keep it.
 //!
 //! Every statement takes one JSON array. `JSON_TABLE` cuts a text that is longer than its column, in strict
 //! mode too, and a cut key would be another key: so its columns are wider than the table's, which then refuse
 //! (error 1406). Keys are VARBINARY there as well, because every collation of these engines pads or folds.
-//! STRAIGHT_JOIN lets the array drive, so that rows are locked in its order, which is sorted.
-
-use std::{str::FromStr, time::Duration};
+//! STRAIGHT_JOIN lets the array drive, so that rows are locked in its order, which is sorted, and FORCE INDEX
+//! keeps the optimizer from scanning a small table, which would lock rows that nobody named.
 
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, MySql, MySqlConnection, SqlSafeStr,
-    migrate::{Migrate, Migration, MigrationType, Migrator},
-    mysql::{MySqlArguments, MySqlConnectOptions, MySqlRow},
+    AssertSqlSafe, MySql, MySqlConnection,
+    mysql::{MySqlArguments, MySqlRow},
     query::Query,
 };
 
@@ -25,29 +23,17 @@ use crate::{
     order::{Attempt, Number, Order, OrderId},
     statement::Statement,
     store::{
-        AttemptUpdate, Counts, Effect, EffectFilter, EffectState, Engine, Evidence, Finished, FlowRow, Held, KeyId,
-        KeyRow, Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json,
+        AttemptUpdate, Counts, Effect, EffectFilter, EffectState, Evidence, Finished, FlowRow, Held, KeyId, KeyRow,
+        Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json,
         rows::{self, Cells},
-        server::{ANSWER, CONNECT, Clock, ServerOptions, TRUSTED_IDLE, within},
+        server::{ANSWER, within},
     },
     time::Micros,
 };
 
-const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "books", include_str!("../../migrations/mysql/0001_books.sql"))];
+mod session;
 
-/// Of every session of ours.
-const SETTINGS: &str = "\
-    SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
-                innodb_lock_wait_timeout = 3";
-
-/// Time-outs that only one of the dialects has. A MySQL server bounds neither writes nor idle transactions.
-const MARIADB: &str = "SET SESSION max_statement_time = 4, idle_write_transaction_timeout = 5";
-const MYSQL: &str = "SET SESSION max_execution_time = 4000";
-const OCEANBASE: &str = "\
-    SET SESSION ob_query_timeout = 4000000, ob_trx_lock_timeout = 3000000, ob_trx_idle_timeout = 5000000";
-
-/// From the caller's clock, whose "now" is given, to the server's (see [`Clock`]).
+/// From the caller's clock, whose "now" is given, to the server's (see `server::Clock`).
 macro_rules! shift {
     ($now:literal) => {
         concat!(
@@ -98,7 +84,7 @@ macro_rules! attempts_by_number {
         concat!(
             "SELECT a.merchant, a.out_trade_no, a.shop, a.order_no, a.amount, a.state, a.closed_at FROM ",
             array!("m": key, "n": key),
-            " STRAIGHT_JOIN payonce_attempt AS a ON a.merchant = j.m AND a.out_trade_no = j.n
+            " STRAIGHT_JOIN payonce_attempt AS a FORCE INDEX (PRIMARY) ON a.merchant = j.m AND a.out_trade_no = j.n
               ORDER BY a.merchant, a.out_trade_no",
             $lock
         )
@@ -111,7 +97,7 @@ macro_rules! orders_by_id {
             "SELECT o.shop, o.order_no, o.kind, o.currency, o.amount, o.status, o.paid, o.refunded, o.unapplied,
                     o.version, o.closed_at, o.paid_at, o.created_at, o.meta FROM ",
             array!("s": key, "o": key),
-            " STRAIGHT_JOIN payonce_order AS o ON o.shop = j.s AND o.order_no = j.o ORDER BY o.shop, o.order_no",
+            " STRAIGHT_JOIN payonce_order AS o FORCE INDEX (PRIMARY) ON o.shop = j.s AND o.order_no = j.o ORDER BY o.shop, o.order_no",
             $lock
         )
     };
@@ -123,7 +109,7 @@ macro_rules! held_by_number {
             "SELECT q.merchant, q.out_trade_no, q.idem_key, q.fingerprint, q.reason, q.notice, q.callback_id, q.seen,
                     q.first_seen, q.last_seen FROM ",
             array!("m": key, "n": key),
-            " STRAIGHT_JOIN payonce_quarantine AS q ON q.merchant = j.m AND q.out_trade_no = j.n
+            " STRAIGHT_JOIN payonce_quarantine AS q FORCE INDEX (PRIMARY) ON q.merchant = j.m AND q.out_trade_no = j.n
               WHERE q.state = 'held' ORDER BY q.merchant, q.out_trade_no, q.idem_key, q.fingerprint",
             $lock
         )
@@ -195,7 +181,7 @@ impl Ledger for MySqlConnection {
         const SQL: &str = concat!(
             "SELECT i.merchant, i.idem_key, i.trade_no, i.amount, i.currency FROM ",
             array!("m": key, "k": key),
-            " STRAIGHT_JOIN payonce_idempotency AS i ON i.merchant = j.m AND i.idem_key = j.k"
+            " STRAIGHT_JOIN payonce_idempotency AS i FORCE INDEX (PRIMARY) ON i.merchant = j.m AND i.idem_key = j.k"
         );
         let found = fetch(self, "read keys", query(SQL).bind(json::keys(keys))).await?;
         found.iter().map(rows::booked).collect()
@@ -206,7 +192,7 @@ impl Ledger for MySqlConnection {
             "SELECT f.merchant, f.out_trade_no, f.idem_key, f.kind, f.disposition, f.shop, f.order_no, f.amount,
                     f.currency, f.trade_no, f.full_refund, f.account, f.callback_id, f.occurred_at, f.booked_at FROM ",
             array!("m": key, "n": key),
-            " STRAIGHT_JOIN payonce_order_flow AS f ON f.merchant = j.m AND f.out_trade_no = j.n"
+            " STRAIGHT_JOIN payonce_order_flow AS f FORCE INDEX (PRIMARY) ON f.merchant = j.m AND f.out_trade_no = j.n"
         );
         let found = fetch(self, "read the ledger", query(SQL).bind(json::numbers(numbers))).await?;
         found.iter().map(rows::flow).collect()
@@ -253,7 +239,7 @@ impl Ledger for MySqlConnection {
                 "s": key, "o": key, "a": int, "st": key, "p": int, "r": int, "u": int, "cl": int, "pd": int,
                 "st0": key, "v0": int
             ),
-            " STRAIGHT_JOIN payonce_order AS o ON o.shop = j.s AND o.order_no = j.o
+            " STRAIGHT_JOIN payonce_order AS o FORCE INDEX (PRIMARY) ON o.shop = j.s AND o.order_no = j.o
               SET o.status = j.st, o.paid = j.p, o.refunded = j.r, o.unapplied = j.u, o.version = o.version + 1,
                   o.closed_at = j.cl, o.paid_at = j.pd, o.amount = j.a
               WHERE o.status = j.st0 AND o.version = j.v0"
@@ -265,7 +251,7 @@ impl Ledger for MySqlConnection {
         const SQL: &str = concat!(
             "UPDATE ",
             array!("m": key, "n": key, "s": key, "o": key, "a": int, "st": key, "c": int, "had": key),
-            " STRAIGHT_JOIN payonce_attempt AS a ON a.merchant = j.m AND a.out_trade_no = j.n
+            " STRAIGHT_JOIN payonce_attempt AS a FORCE INDEX (PRIMARY) ON a.merchant = j.m AND a.out_trade_no = j.n
               SET a.shop = j.s, a.order_no = j.o, a.amount = j.a, a.state = j.st, a.closed_at = j.c
               WHERE a.order_no <=> j.had"
         );
@@ -320,7 +306,7 @@ impl Ledger for MySqlConnection {
         const SQL: &str = concat!(
             "UPDATE ",
             array!("m": key, "n": key, "k": key, "f": long),
-            " STRAIGHT_JOIN payonce_quarantine AS q
+            " STRAIGHT_JOIN payonce_quarantine AS q FORCE INDEX (PRIMARY)
                 ON q.merchant = j.m AND q.out_trade_no = j.n AND q.idem_key = j.k AND q.fingerprint = j.f
               SET q.state = 'released', q.last_seen = GREATEST(q.last_seen, ?), q.decided_by = 'payonce',
                   q.decided_why = 'booked'
@@ -354,7 +340,7 @@ impl Ledger for MySqlConnection {
         const SQL: &str = concat!(
             "UPDATE ",
             array!("m": key, "k": key, "n": int, "at": int, "t": key, "a": int, "cu": key),
-            " STRAIGHT_JOIN payonce_idempotency AS i ON i.merchant = j.m AND i.idem_key = j.k
+            " STRAIGHT_JOIN payonce_idempotency AS i FORCE INDEX (PRIMARY) ON i.merchant = j.m AND i.idem_key = j.k
               SET i.repeats = i.repeats + j.n, i.last_seen = GREATEST(i.last_seen, j.at),
                   i.trade_no = COALESCE(i.trade_no, j.t), i.currency = COALESCE(i.currency, j.cu),
                   i.amount = COALESCE(i.amount, j.a)"
@@ -408,7 +394,7 @@ async fn lease_some(connection: &mut MySqlConnection, lease: &Lease) -> Result<V
     const LEASE: &str = concat!(
         "UPDATE ",
         array!("e": long),
-        " STRAIGHT_JOIN payonce_effect AS e ON e.effect_key = j.e
+        " STRAIGHT_JOIN payonce_effect AS e FORCE INDEX (PRIMARY) ON e.effect_key = j.e
           SET e.state = 'leased', e.lease_token = ?, e.tries = e.tries + 1, e.lease_until = ? + ",
         shift!("?")
     );
@@ -477,7 +463,7 @@ impl Outbox for MySqlConnection {
         const SQL: &str = concat!(
             "UPDATE ",
             array!("e": long, "st": key, "du": int, "er": text),
-            " STRAIGHT_JOIN payonce_effect AS e ON e.effect_key = j.e
+            " STRAIGHT_JOIN payonce_effect AS e FORCE INDEX (PRIMARY) ON e.effect_key = j.e
               SET e.due_at = CASE j.st WHEN 'done' THEN e.due_at ELSE j.du + ",
             shift!("?"),
             " END, e.state = j.st, e.last_error = j.er, e.lease_token = NULL, e.lease_until = NULL,
@@ -549,8 +535,8 @@ impl Views for MySqlConnection {
                     f.currency, f.trade_no, f.full_refund, f.account, f.callback_id, f.occurred_at, f.booked_at,
                     i.source, i.repeats FROM ",
             array!("m": key, "n": key),
-            " STRAIGHT_JOIN payonce_order_flow AS f ON f.merchant = j.m AND f.out_trade_no = j.n
-              STRAIGHT_JOIN payonce_idempotency AS i ON i.merchant = f.merchant AND i.idem_key = f.idem_key
+            " STRAIGHT_JOIN payonce_order_flow AS f FORCE INDEX (PRIMARY) ON f.merchant = j.m AND f.out_trade_no = j.n
+              STRAIGHT_JOIN payonce_idempotency AS i FORCE INDEX (PRIMARY) ON i.merchant = f.merchant AND i.idem_key = f.idem_key
               ORDER BY f.booked_at, f.idem_key"
         );
         let flow = fetch(self, "read the ledger", query(FLOW).bind(json::numbers(&numbers))).await?;
@@ -573,7 +559,7 @@ impl Views for MySqlConnection {
         const CALLBACKS: &str = "\
             SELECT DISTINCT c.id, c.account, c.received_at, c.verdict, c.key_id, LENGTH(c.body)
             FROM JSON_TABLE(?, '$[*]' COLUMNS(id VARBINARY(255) PATH '$')) AS j
-            STRAIGHT_JOIN payonce_callback AS c ON c.id = j.id
+            STRAIGHT_JOIN payonce_callback AS c FORCE INDEX (PRIMARY) ON c.id = j.id
             ORDER BY c.id";
         let ids = serde_json::to_string(&ids).unwrap_or_default();
         let callbacks = fetch(self, "read callbacks", query(CALLBACKS).bind(ids)).await?;
@@ -618,144 +604,5 @@ impl Views for MySqlConnection {
                     WHERE verdict <> 'booked')";
         let found = fetch(self, "count", query(SQL)).await?;
         rows::counts(found.first().ok_or_else(|| Error::permanent("count: no row"))?)
-    }
-}
-
-async fn open(options: &ServerOptions) -> Result<MySqlConnection, Error> {
-    let what = "open the database";
-    let connect = MySqlConnectOptions::from_str(&options.url)
-        .map_err(|error| Error::from(error).during(what))?
-        .pipes_as_concat(false)
-        .disable_statement_logging();
-    let mut connection = within(CONNECT, what, connect.connect()).await?;
-    say(&mut connection, what, SETTINGS).await?;
-    let version = fetch(&mut connection, what, query("SELECT VERSION()")).await?;
-    let version = version.first().map(|row| row.text(0)).transpose()?.unwrap_or_default();
-    let own = match version.as_str() {
-        version if version.contains("MariaDB") => MARIADB,
-        version if version.contains("OceanBase") => OCEANBASE,
-        _ => MYSQL,
-    };
-    say(&mut connection, what, own).await?;
-    if options.clock == Clock::Caller {
-        say(&mut connection, what, "SET @payonce_shift = 0").await?;
-    }
-    Ok(connection)
-}
-
-/// What a server's settings mean for an acknowledgement; `value` gives a global variable, if it has it.
-fn doubts_of(value: impl Fn(&str) -> Option<String>) -> Vec<String> {
-    let is = |name: &str, words: &[&str]| {
-        value(name).is_some_and(|value| words.iter().any(|word| value.eq_ignore_ascii_case(word)))
-    };
-    let has_binlog = is("log_bin", &["ON", "1"]);
-    let mut doubts = Vec::new();
-    if let Some(level) = value("innodb_flush_log_at_trx_commit").filter(|level| level != "1") {
-        doubts.push(format!(
-            "MySQL: innodb_flush_log_at_trx_commit = {level}; the last second's commits can be lost with the power. \
-             Set it to 1 in the server's configuration and restart"
-        ));
-    }
-    if let Some(every) = value("sync_binlog").filter(|every| has_binlog && every != "1") {
-        doubts.push(format!(
-            "MySQL: sync_binlog = {every} with a binary log; after a power failure the log lacks commits, and a \
-             replica never gets them. Set it to 1"
-        ));
-    }
-    if has_binlog && is("binlog_format", &["STATEMENT"]) {
-        doubts.push(
-            "MySQL: binlog_format = STATEMENT; InnoDB refuses to write at READ COMMITTED then (error 1665). Set it to \
-             ROW"
-            .to_owned(),
-        );
-    }
-    if is("wsrep_on", &["ON", "1"]) {
-        doubts.push(
-            "MariaDB: Galera (wsrep_on) is not tried; let every gateway write to the same node, because a row is \
-             seen on the others later than it is acknowledged"
-                .to_owned(),
-        );
-    }
-    if let Some(engine) = value("default_storage_engine").filter(|engine| !engine.eq_ignore_ascii_case("InnoDB")) {
-        doubts.push(format!(
-            "MySQL: default_storage_engine = {engine}; payonce's tables name InnoDB, but yours in the same \
-             transaction may not roll back. Set it to InnoDB"
-        ));
-    }
-    doubts
-}
-
-impl Engine for MySqlConnection {
-    type Options = ServerOptions;
-    const NAME: &'static str = "mysql";
-    const BREATHER: Option<(Duration, Duration)> = None;
-    const READS_BEFORE_DURABLE: bool = true;
-    const TRUSTED_IDLE: Option<Duration> = Some(TRUSTED_IDLE);
-
-    async fn connect(options: &ServerOptions) -> Result<Self, Error> {
-        open(options).await
-    }
-
-    async fn connect_reader(options: &ServerOptions) -> Result<Self, Error> {
-        let mut connection = open(options).await?;
-        say(&mut connection, "open for reading", "SET SESSION TRANSACTION READ ONLY").await?;
-        Ok(connection)
-    }
-
-    async fn migrate(&mut self) -> Result<Vec<i64>, Error> {
-        const TABLE: &str = "payonce_migrations";
-        let failed = |error: sqlx::migrate::MigrateError| Error::permanent(format!("migrate: {error}"));
-        let migrations = MIGRATIONS.iter().map(|&(version, name, sql)| {
-            Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
-        });
-        let mut migrator = Migrator::with_migrations(migrations.collect());
-        migrator.dangerous_set_table_name(TABLE);
-        migrator.set_locking(false);
-        self.lock().await.map_err(failed)?;
-        self.ensure_migrations_table(TABLE).await.map_err(failed)?;
-        // DDL commits by itself, so a migration can break off half-way. Its statements may be run again, and
-        // nobody else is at it: we hold the lock.
-        say(self, "migrate", "DELETE FROM payonce_migrations WHERE success = FALSE").await?;
-        let before = self.list_applied_migrations(TABLE).await.map_err(failed)?;
-        migrator.run_direct(None, self, false).await.map_err(failed)?;
-        self.unlock().await.map_err(failed)?;
-        let known: Vec<i64> = before.iter().map(|applied| applied.version).collect();
-        Ok(MIGRATIONS.iter().map(|&(version, ..)| version).filter(|version| !known.contains(version)).collect())
-    }
-
-    async fn doubts(&mut self) -> Result<Vec<String>, Error> {
-        const SQL: &str = "\
-            SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin',
-                                                          'binlog_format', 'wsrep_on', 'default_storage_engine')";
-        let found = within(ANSWER, "read settings", sqlx::raw_sql(SQL).fetch_all(self)).await?;
-        let settings = found.iter().map(|row| Ok((row.text(0)?, row.text(1)?))).collect::<Result<Vec<_>, Error>>()?;
-        Ok(doubts_of(|name| settings.iter().find(|(have, _)| have == name).map(|(_, value)| value.clone())))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_that_lose_commits_are_told() {
-        let of = |settings: &[(&str, &str)]| {
-            doubts_of(|name| settings.iter().find(|(have, _)| *have == name).map(|(_, value)| (*value).to_owned()))
-        };
-        let good = [("innodb_flush_log_at_trx_commit", "1"), ("log_bin", "OFF"), ("sync_binlog", "0")];
-        assert_eq!(of(&good), Vec::<String>::new());
-        let bad = [
-            ("innodb_flush_log_at_trx_commit", "2"),
-            ("log_bin", "ON"),
-            ("sync_binlog", "0"),
-            ("binlog_format", "STATEMENT"),
-            ("wsrep_on", "ON"),
-            ("default_storage_engine", "MyISAM"),
-        ];
-        let told = of(&bad);
-        assert_eq!(told.len(), 5, "{told:?}");
-        for ((name, _), told) in bad.iter().filter(|(name, _)| *name != "log_bin").zip(&told) {
-            assert!(told.contains(name), "{told}");
-        }
     }
 }

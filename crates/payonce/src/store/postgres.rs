@@ -1,21 +1,15 @@
 //! PostgreSQL, from version 12.
 //!
 //! Here: SQL, and how PostgreSQL locks. READ COMMITTED with every transaction; rows are locked by
-//! `SELECT … ORDER BY key FOR UPDATE`, because an UPDATE alone locks in the plan's order; short time-outs on
-//! the server, so that a gateway that froze holds nobody up. Not here: any decision. Functions stand in the
-//! order of the traits; the sibling engines keep it.
-//!
-//! Every statement takes one JSON array and looks its rows up by an index. The planner is told so
-//! (`SETTINGS`): on tables that are new, or grew since they were last analysed, it would rather scan.
-
-use std::{str::FromStr, time::Duration};
+//! `SELECT … ORDER BY key FOR UPDATE`, because an UPDATE alone locks in the plan's order. Not here: any
+//! decision, and what a session is (`session`). Functions stand in the order of the traits; the sibling
+//! engines keep it. Every statement takes one JSON array and looks its rows up by an index.
 
 use sqlx::{
-    ConnectOptions, Encode, PgConnection, Postgres, SqlSafeStr, Type,
+    Encode, PgConnection, Postgres, Type,
     encode::IsNull,
     error::BoxDynError,
-    migrate::{Migrate, Migration, MigrationType, Migrator},
-    postgres::{PgArgumentBuffer, PgArguments, PgConnectOptions, PgRow, PgTypeInfo, types::Oid},
+    postgres::{PgArgumentBuffer, PgArguments, PgRow, PgTypeInfo, types::Oid},
     query::Query,
 };
 
@@ -26,37 +20,17 @@ use crate::{
     order::{Attempt, Number, Order, OrderId},
     statement::Statement,
     store::{
-        AttemptUpdate, Counts, Effect, EffectFilter, EffectState, Engine, Evidence, Finished, FlowRow, Held, KeyId,
-        KeyRow, Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json,
+        AttemptUpdate, Counts, Effect, EffectFilter, EffectState, Evidence, Finished, FlowRow, Held, KeyId, KeyRow,
+        Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json,
         rows::{self, Cells},
-        server::{ANSWER, CONNECT, Clock, ServerOptions, TRUSTED_IDLE, within},
+        server::{ANSWER, within},
     },
     time::Micros,
 };
 
-const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "books", include_str!("../../migrations/postgres/0001_books.sql"))];
+mod session;
 
-/// Of every session of ours: name, value, and the version that knows it first.
-const SETTINGS: &str = "\
-    SELECT set_config(name, value, false)
-    FROM (VALUES ('default_transaction_isolation', 'read committed', 0),
-                 ('lock_timeout', '3s', 0),
-                 ('statement_timeout', '4s', 0),
-                 ('idle_in_transaction_session_timeout', '5s', 0),
-                 ('client_connection_check_interval', '1s', 140000),
-                 ('tcp_keepalives_idle', '30', 0),
-                 ('tcp_keepalives_interval', '10', 0),
-                 ('tcp_keepalives_count', '3', 0),
-                 ('synchronous_commit',
-                  CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, 0),
-                 ('enable_seqscan', 'off', 0),
-                 ('enable_hashjoin', 'off', 0),
-                 ('enable_mergejoin', 'off', 0),
-                 ('plan_cache_mode', 'force_generic_plan', 0),
-                 ('jit', 'off', 0)) AS setting (name, value, since)
-    WHERE current_setting('server_version_num')::bigint >= since";
-
-/// From the caller's clock, whose "now" is given, to the server's (see [`Clock`]). Stable within a statement,
+/// From the caller's clock, whose "now" is given, to the server's (see `server::Clock`). Stable within a statement,
 /// so that an index may be searched with it.
 macro_rules! shift {
     ($now:literal) => {
@@ -545,91 +519,5 @@ impl Views for PgConnection {
                    (SELECT count(*) FROM payonce_callback WHERE verdict <> 'booked')";
         let found = fetch(self, "count", query(SQL)).await?;
         rows::counts(found.first().ok_or_else(|| Error::permanent("count: no row"))?)
-    }
-}
-
-async fn open(options: &ServerOptions) -> Result<PgConnection, Error> {
-    let what = "open the database";
-    let connect = PgConnectOptions::from_str(&options.url)
-        .map_err(|error| Error::from(error).during(what))?
-        .application_name("payonce")
-        .disable_statement_logging();
-    let mut connection = within(CONNECT, what, connect.connect()).await?;
-    fetch(&mut connection, what, query(SETTINGS)).await?;
-    if options.clock == Clock::Caller {
-        fetch(&mut connection, what, query("SELECT set_config('payonce.clock', 'caller', false)")).await?;
-    }
-    Ok(connection)
-}
-
-impl Engine for PgConnection {
-    type Options = ServerOptions;
-    const NAME: &'static str = "postgres";
-    const BREATHER: Option<(Duration, Duration)> = None;
-    const READS_BEFORE_DURABLE: bool = false;
-    const TRUSTED_IDLE: Option<Duration> = Some(TRUSTED_IDLE);
-
-    async fn connect(options: &ServerOptions) -> Result<Self, Error> {
-        open(options).await
-    }
-
-    async fn connect_reader(options: &ServerOptions) -> Result<Self, Error> {
-        let mut connection = open(options).await?;
-        execute(&mut connection, "open for reading", query("SET default_transaction_read_only = on")).await?;
-        Ok(connection)
-    }
-
-    async fn migrate(&mut self) -> Result<Vec<i64>, Error> {
-        const TABLE: &str = "payonce_migrations";
-        let failed = |error: sqlx::migrate::MigrateError| Error::permanent(format!("migrate: {error}"));
-        // A migration may take as long as it takes, and may have to wait for another gateway's.
-        const PATIENCE: &str = "\
-            SELECT set_config(name, '0', false)
-            FROM (VALUES ('lock_timeout'), ('statement_timeout'), ('idle_in_transaction_session_timeout')) AS s (name)";
-        fetch(self, "migrate", query(PATIENCE)).await?;
-        let migrations = MIGRATIONS.iter().map(|&(version, name, sql)| {
-            Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
-        });
-        let mut migrator = Migrator::with_migrations(migrations.collect());
-        migrator.dangerous_set_table_name(TABLE);
-        migrator.set_locking(false);
-        self.lock().await.map_err(failed)?;
-        self.ensure_migrations_table(TABLE).await.map_err(failed)?;
-        let before = self.list_applied_migrations(TABLE).await.map_err(failed)?;
-        migrator.run_direct(None, self, false).await.map_err(failed)?;
-        self.unlock().await.map_err(failed)?;
-        fetch(self, "migrate", query(SETTINGS)).await?;
-        let known: Vec<i64> = before.iter().map(|applied| applied.version).collect();
-        Ok(MIGRATIONS.iter().map(|&(version, ..)| version).filter(|version| !known.contains(version)).collect())
-    }
-
-    async fn doubts(&mut self) -> Result<Vec<String>, Error> {
-        const SQL: &str = "\
-            SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')";
-        let found = fetch(self, "read settings", query(SQL)).await?;
-        let row = found.first().ok_or_else(|| Error::permanent("read settings: no row"))?;
-        let mut doubts = Vec::new();
-        if row.text(0)? != "on" {
-            doubts.push(
-                "PostgreSQL: fsync = off; after a power failure everything can be lost or damaged. \
-                 Set fsync = on in postgresql.conf and restart"
-                    .to_owned(),
-            );
-        }
-        if row.text(1)? != "on" {
-            doubts.push(
-                "PostgreSQL: full_page_writes = off; a power failure can leave half-written pages. Set it to on in \
-                 postgresql.conf and reload, unless the file system guarantees whole pages"
-                    .to_owned(),
-            );
-        }
-        let level = row.text(2)?;
-        if level != "on" && level != "remote_apply" {
-            doubts.push(format!(
-                "PostgreSQL: synchronous_commit = {level} although this session asked for on; the last commits can \
-                 be lost with the power. Let the role of payonce set it"
-            ));
-        }
-        Ok(doubts)
     }
 }

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod batcher;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod databases;
 mod decide;
 mod embed;
 #[cfg(feature = "mysql")]
