@@ -123,6 +123,21 @@ fn it_is_told_in_two_languages_and_keeps_what_it_should() {
     }
 }
 
+/// What it prints can be pasted into a shell, as far as the tools are there.
+#[test]
+fn the_commands_it_prints_work() {
+    let mut demo = Demo::with(&["--keep", "--times", "2", "--concurrency", "2", "--lang", "zh"]);
+    let out = text(&demo.run().stdout);
+    let script = format!("DB={}", out.split("\n  DB=").nth(1).unwrap());
+    let shell = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let answers = [("sqlite3", "WXPAY:DEMO-WX-1:PAY|1\n"), ("python3", "default:DEMO-WX-1:order-paid:ship done\n")];
+    for (tool, answer) in answers {
+        if Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success()) {
+            assert!(text(&shell.stdout).contains(answer), "{tool}: {shell:?}\n{script}");
+        }
+    }
+}
+
 /// What it printed with `--keep` is a configuration like any other: `serve` starts on it.
 #[test]
 fn the_kept_folder_can_be_served_again() {

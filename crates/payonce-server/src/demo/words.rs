@@ -298,9 +298,8 @@ impl Lang {
             "  DB={}\n  \
              sqlite3 $DB 'SELECT idem_key, repeats FROM payonce_idempotency'\n  \
              sqlite3 $DB 'SELECT idem_key, disposition, amount FROM payonce_order_flow'\n  \
-             python3 -c 'import sqlite3, sys\n  \
-             for row in sqlite3.connect(sys.argv[1]).execute(\n    \
-             \"SELECT effect_key, state, tries FROM payonce_effect\"): print(*row)' $DB",
+             python3 -c 'import sqlite3, sys; [print(*row) for row in sqlite3.connect(\n    \
+             sys.argv[1]).execute(\"SELECT effect_key, state FROM payonce_effect\")]' $DB",
             database.display()
         );
         match (self, kept) {
