@@ -84,8 +84,11 @@ pub(crate) fn count_rejection(door: &Door, reason: Reason) {
     }
 }
 
-/// Counts the use of a key. There are as many as are configured.
+/// Counts the use of a key. There are as many as are configured; none for an answer that nobody signs.
 pub(crate) fn count_key(door: &Door, key_id: &str) {
+    if key_id.is_empty() {
+        return;
+    }
     ::metrics::counter!(KEY_VERIFIED, "account" => door.label.clone(), "key" => key_id.to_owned()).increment(1);
 }
 

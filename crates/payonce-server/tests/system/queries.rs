@@ -55,6 +55,7 @@ async fn answers_that_say_nothing_final_book_nothing() {
     assert_eq!((status, &told["bearing"]), (200, &json!("not_final")), "{told}");
     assert_eq!(house.books().await.of(&order).await, (0, 0, 0));
     assert_eq!(house.show(&order).await["status"], "PENDING");
+    assert_eq!(house.metric(&["payonce_key_verified_total", "key=\"\""]).await, 0.0, "nobody signed that");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -149,7 +149,7 @@ async fn a_stalled_database_is_answered_in_time() {
     let started = Instant::now();
     wx_refused(&house.deliver("wx-main", &send_wx(&wx_paid(&order, 100))).await, 503);
     let elapsed = started.elapsed();
-    assert!(elapsed >= Duration::from_millis(290) && elapsed < Duration::from_millis(900), "{elapsed:?}");
+    assert!(elapsed >= Duration::from_millis(290) && elapsed < Duration::from_secs(2), "{elapsed:?}");
     holder.run("ROLLBACK").await;
     let event = wx_paid(&order, 100);
     let gaps = [Duration::from_millis(300); 10];
