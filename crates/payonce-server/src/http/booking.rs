@@ -148,13 +148,11 @@ fn say_outcome(door: &Door, key: &str, outcome: Outcome, source: &'static str) {
     let (account, word) = (door.account.name.as_str(), outcome.word());
     metrics::count(Some(door), word);
     match outcome {
-        Outcome::Applied(Disposition::Fits | Disposition::Noted) => {
-            tracing::info!(account, key, source, outcome = word, "booked");
-        }
-        Outcome::Repeated => tracing::info!(account, key, source, outcome = word, "a repeat"),
         Outcome::Applied(Disposition::Mismatched | Disposition::Late) => {
             tracing::warn!(account, key, source, outcome = word, "booked beside the order: somebody should look");
         }
+        Outcome::Applied(_) => tracing::info!(account, key, source, outcome = word, "booked"),
+        Outcome::Repeated => tracing::info!(account, key, source, outcome = word, "a repeat"),
         Outcome::Held { reason: HoldReason::Contradiction, .. } => {
             tracing::error!(account, key, source, outcome = word, "held: it contradicts what is booked");
         }
