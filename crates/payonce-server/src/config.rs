@@ -75,7 +75,7 @@ pub struct Config {
 impl Config {
     /// What `apply` is told.
     pub fn rules(&self) -> Rules {
-        Rules { effects: self.effects.clone(), late: self.policy.late_payment }
+        Rules { effects: self.effects.clone(), late: self.policy.late_payment, ..Rules::default() }
     }
 
     /// The address to give to a platform; `base` is where this gateway listens, for want of a public one.
