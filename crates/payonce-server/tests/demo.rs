@@ -1,5 +1,7 @@
 //! `payonce demo` as a newcomer runs it: the process, its exit code, its figures, both languages.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
@@ -194,7 +196,10 @@ fn where_it_cannot_be_played_it_says_why() {
     let output = demo.run();
     assert_eq!(output.status.code(), Some(1));
     let err = text(&output.stderr);
-    assert!(err.contains("the demo could not be played") && err.contains("to do: look at the temporary folder"), "{err}");
+    assert!(
+        err.contains("the demo could not be played") && err.contains("to do: look at the temporary folder"),
+        "{err}"
+    );
 }
 
 /// A process, killed if the test ends early.
