@@ -1,6 +1,13 @@
 //! What the shop's service gets, and what an operator can do about what it did not take.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use crate::support::*;
 use payonce::{
@@ -9,6 +16,10 @@ use payonce::{
 };
 use payonce_sim::receiver::Behaviour;
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
 
 /// Effects arrive signed, with their key, and again with the same key and bytes if they were not taken.
 #[tokio::test(flavor = "multi_thread")]
@@ -46,20 +57,49 @@ async fn an_effect_is_delivered_until_taken() {
     assert_eq!(stored.unwrap().into_bytes(), delivery.body);
 }
 
-/// A redirect is not followed, and is no success.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_redirect_is_no_delivery() {
-    let mut plan = Plan::default();
+/// A server that answers everything with these bytes, again and again until its caller has had enough. Counts requests.
+async fn answering(bytes: &'static [u8], endless: bool) -> (SocketAddr, Arc<AtomicU32>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let (address, requests) = (listener.local_addr().unwrap(), Arc::new(AtomicU32::new(0)));
+    let counter = Arc::clone(&requests);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            counter.fetch_add(1, Ordering::SeqCst);
+            let mut request = [0; 4096];
+            stream.read(&mut request).await.unwrap();
+            stream.write_all(bytes).await.unwrap();
+            while endless && stream.write_all(&[b'x'; 1024]).await.is_ok() {}
+        }
+    });
+    (address, requests)
+}
+
+/// What a delivery to such a server ends in, and how many requests it took.
+async fn ends_in(bytes: &'static [u8], endless: bool) -> (String, u32) {
+    let (address, requests) = answering(bytes, endless).await;
+    let mut plan = Plan { shop_url: Some(format!("http://{address}/hook?token=not-for-logs")), ..Plan::default() };
     plan.rules.effects.truncate(1);
     plan.rules.effects[0].retry = Vec::new();
     let house = House::with(plan).await;
-    house.receiver.behave(Behaviour { fail_next: 1, fail_status: 307, ..Behaviour::default() });
-    let order = fresh("REDIRECT-");
+    let order = fresh("STRANGE-");
     house.order(&order, 100).await;
     wx_acknowledged(&house.deliver("wx-main", &send_wx(&wx_paid(&order, 100))).await);
-    house.receiver.wait_for(PATIENCE, |counts| counts.deliveries >= 1).await;
     let effect = wait_for_state(&house, &order, "dead").await;
-    assert_eq!(effect["last_error"], "answered 307");
+    (effect["last_error"].as_str().unwrap().to_owned(), requests.load(Ordering::SeqCst))
+}
+
+/// A redirect is not followed, and is no success; an answer without end is read to its first 4 KiB; nonsense is an error.
+#[tokio::test(flavor = "multi_thread")]
+async fn strange_answers_are_no_delivery() {
+    let redirect =
+        b"HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    assert_eq!(ends_in(redirect, false).await, ("answered 307".to_owned(), 1));
+    let (endless, _) = ends_in(b"HTTP/1.1 500 Oh\r\n\r\n<html>\x1b[2J\n", true).await;
+    assert!(endless.starts_with("answered 500: <html> [2J x"), "{endless}");
+    assert_eq!(endless.chars().count(), "answered 500: ".len() + 200);
+    let (nonsense, _) = ends_in(b"220 smtp.example ESMTP\r\n", false).await;
+    assert!(!nonsense.contains("not-for-logs") && nonsense.contains("HTTP"), "{nonsense}");
+    assert!(log_lines("not-for-logs").is_empty());
 }
 
 async fn wait_for_state(house: &House, order: &str, state: &str) -> Value {

@@ -71,6 +71,8 @@ pub(crate) struct Plan {
     pub(crate) trouble: Option<Arc<Trouble>>,
     pub(crate) sinks: Vec<(&'static str, Arc<dyn Sink>)>,
     pub(crate) clock: fn() -> Micros,
+    /// Where the sink `shop` goes, if not to the receiver.
+    pub(crate) shop_url: Option<String>,
 }
 
 impl Default for Plan {
@@ -90,6 +92,7 @@ impl Default for Plan {
             trouble: None,
             sinks: Vec::new(),
             clock: Micros::now,
+            shop_url: None,
         }
     }
 }
@@ -225,7 +228,7 @@ async fn start_on(path: &std::path::Path, shop_url: &str, plan: Plan) -> Running
         None => database,
     };
     let shop = WebhookSink::new(WebhookConfig {
-        url: shop_url.to_owned(),
+        url: plan.shop_url.unwrap_or_else(|| shop_url.to_owned()),
         secrets: vec![SECRET.to_owned()],
         timeout: Duration::from_secs(2),
         allow_private: true,
