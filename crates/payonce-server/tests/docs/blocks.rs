@@ -113,7 +113,21 @@ fn pages(readme: &str, folder: &str) -> Vec<Page> {
 
 impl Page {
     pub(crate) fn read(path: &str) -> Self {
-        let text = source(path);
+        Self::cut(path, source(path))
+    }
+
+    /// Without its blocks: a page that promises nothing about them.
+    pub(crate) fn prose(path: &str) -> Self {
+        let mut inside = false;
+        let keep = |line: &str| {
+            inside ^= line.starts_with("```");
+            if inside || line.starts_with("```") { String::new() } else { line.to_owned() }
+        };
+        let lines: Vec<String> = source(path).lines().map(keep).collect();
+        Self::cut(path, lines.join("\n"))
+    }
+
+    fn cut(path: &str, text: String) -> Self {
         let mut page = Self { path: path.to_owned(), text, steps: Vec::new(), headings: Vec::new(), prose: Vec::new() };
         let mut open: Option<Block> = None;
         for (index, line) in page.text.lines().enumerate() {

@@ -21,7 +21,9 @@ fn both_languages_have_the_same_headings_and_tables() {
         assert_eq!(en.rows().len(), zh.rows().len(), "{} and {} differ in table rows", en.path, zh.path);
         let codes = |page: &Page| -> Vec<String> {
             let first = page.rows().into_iter().filter_map(|row| row.into_iter().next());
-            first.filter(|cell| cell.starts_with('`')).collect()
+            first
+                .filter(|cell| cell.starts_with('`') && cell.ends_with('`') && cell.matches('`').count() == 2)
+                .collect()
         };
         assert_eq!(codes(&en), codes(&zh), "{} and {} explain different things", en.path, zh.path);
     }
@@ -66,7 +68,7 @@ fn bare(block: &Block) -> Vec<String> {
 
 #[test]
 fn links_lead_somewhere() {
-    let more = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(Page::read);
+    let more = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(Page::prose);
     let pages: Vec<Page> = blocks::english().into_iter().chain(blocks::chinese()).chain(more).collect();
     let mut dead = BTreeSet::new();
     for page in &pages {

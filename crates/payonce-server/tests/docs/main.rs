@@ -8,6 +8,7 @@
 //! Not here: prose. Whether a sentence is true is for the reader of the pull request to see.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![allow(clippy::print_stderr, reason = "what the commands of a failed page said")]
 
 mod blocks;
 mod languages;

@@ -338,7 +338,8 @@ fn metrics_and_tables_are_those_of_the_code() {
         let bare = |word: &str| {
             ["_bucket", "_sum", "_count"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word).to_owned()
         };
-        let unknown: BTreeSet<String> = named.map(bare).filter(|word| word != "payonce_" && !known.contains(word)).collect();
+        let unknown: BTreeSet<String> =
+            named.map(bare).filter(|word| word != "payonce_" && !known.contains(word)).collect();
         assert!(unknown.is_empty(), "{}: there is no {unknown:?}", page.path);
     }
 }
