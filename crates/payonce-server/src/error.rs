@@ -50,6 +50,8 @@ pub enum Code {
     OrderEnded,
     /// The order names no number.
     NoNumber,
+    /// The shop's own table has it with another amount.
+    OrderTableDiffers,
     /// No such effect.
     EffectNotFound,
     /// A worker has the effect.
@@ -70,7 +72,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, for the page in the docs.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Unauthorized,
         Self::NotFound,
         Self::MethodNotAllowed,
@@ -88,6 +90,7 @@ impl Code {
         Self::AttemptAmountDiffers,
         Self::OrderEnded,
         Self::NoNumber,
+        Self::OrderTableDiffers,
         Self::EffectNotFound,
         Self::EffectLeased,
         Self::EffectNotDead,
@@ -118,6 +121,7 @@ impl Code {
             Self::AttemptAmountDiffers => "attempt_amount_differs",
             Self::OrderEnded => "order_ended",
             Self::NoNumber => "no_number",
+            Self::OrderTableDiffers => "order_table_differs",
             Self::EffectNotFound => "effect_not_found",
             Self::EffectLeased => "effect_leased",
             Self::EffectNotDead => "effect_not_dead",
@@ -147,6 +151,7 @@ impl Code {
             | Self::AttemptAmountDiffers
             | Self::OrderEnded
             | Self::NoNumber
+            | Self::OrderTableDiffers
             | Self::EffectLeased
             | Self::EffectNotDead => 409,
             Self::TooLarge => 413,
@@ -189,6 +194,9 @@ impl Code {
                 "A payable number is registered for this order with another amount. The platforms freeze a number's amount; use a new number."
             }
             Self::OrderEnded => "The order is closed or refunded and gets no further numbers.",
+            Self::OrderTableDiffers => {
+                "Register the amount that the order has in your own table, or correct it there first."
+            }
             Self::NoNumber => "The list of attempts is empty. Leave it out to get one attempt per account of the shop.",
             Self::EffectNotFound => "No effect has this key.",
             Self::EffectLeased => {
@@ -218,6 +226,7 @@ impl Code {
             Refused::AttemptAmountDiffers(..) => Self::AttemptAmountDiffers,
             Refused::Ended(_) => Self::OrderEnded,
             Refused::NoNumber => Self::NoNumber,
+            Refused::OrderTableDiffers(_) => Self::OrderTableDiffers,
         }
     }
 }

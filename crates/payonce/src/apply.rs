@@ -22,6 +22,7 @@ use crate::{
 
 mod books;
 mod decide;
+pub(crate) mod own;
 mod plan;
 
 use books::Books;
@@ -187,10 +188,11 @@ pub(crate) async fn book<L: Ledger>(
 /// Reads what is known, and decides.
 async fn read<L: Ledger>(ledger: &mut L, batch: &Batch, rules: &Rules) -> Result<(Plan, Digest), Error> {
     let facts = plan::gather(batch)?;
-    let numbers: BTreeSet<Number> =
+    let mut numbers: BTreeSet<Number> =
         facts.keys().map(|id| id.number.clone()).chain(batch.touched.iter().cloned()).collect();
+    own::with_siblings(rules, &mut numbers);
     let numbers: Vec<Number> = numbers.into_iter().collect();
-    let books = Books::read(ledger, &numbers, &facts).await?;
+    let books = Books::read(ledger, &numbers, &facts, rules, batch.now).await?;
     let digest = books.digest();
     Ok((Plan::of(batch, facts, books, rules), digest))
 }
@@ -201,7 +203,7 @@ pub(crate) async fn read_plan<L: Ledger>(ledger: &mut L, batch: &Batch, rules: &
     Ok(read(ledger, batch, rules).await?.0)
 }
 
-/// Writes a plan, in the one lock order: attempts, orders, held, keys, flow, effects, evidence.
+/// Writes a plan, in the one lock order: attempts, orders, the shops' own rows, held, keys, flow, effects, evidence.
 pub(crate) async fn write<L: Ledger>(
     ledger: &mut L,
     batch: &Batch,
@@ -209,15 +211,7 @@ pub(crate) async fn write<L: Ledger>(
     repeats: Repeats,
 ) -> Result<Pending, Error> {
     let writes = plan.writes();
-    if !plan.new_attempts.is_empty() {
-        ledger.insert_attempts(&plan.new_attempts).await?;
-    }
-    if !plan.attempts.is_empty() {
-        judge("attempts", ledger.update_attempts(&plan.attempts).await?, plan.attempts.len())?;
-    }
-    if !plan.orders.is_empty() {
-        judge("orders", ledger.update_orders(&plan.orders).await?, plan.orders.len())?;
-    }
+    write_orders(ledger, &plan).await?;
     if !plan.hold.is_empty() {
         ledger.hold(&plan.hold).await?;
     }
@@ -243,6 +237,29 @@ pub(crate) async fn write<L: Ledger>(
         left.clear();
     }
     Ok(Pending { outcomes: plan.outcomes, released: plan.release.len(), repeats: left, now: batch.now })
+}
+
+/// The part of a plan that is about attempts and orders, ours and the shops' own.
+async fn write_orders<L: Ledger>(ledger: &mut L, plan: &Plan) -> Result<(), Error> {
+    if !plan.new_attempts.is_empty() {
+        ledger.insert_attempts(&plan.new_attempts).await?;
+    }
+    if !plan.filled.is_empty() {
+        judge("attempts", ledger.update_attempts(&plan.filled).await?, plan.filled.len())?;
+    }
+    if !plan.attempts.is_empty() {
+        judge("attempts", ledger.update_attempts(&plan.attempts).await?, plan.attempts.len())?;
+    }
+    if !plan.new_orders.is_empty() {
+        ledger.insert_orders(&plan.new_orders).await?;
+    }
+    if !plan.orders.is_empty() {
+        judge("orders", ledger.update_orders(&plan.orders).await?, plan.orders.len())?;
+    }
+    for ((_, change), (table, rows)) in &plan.own {
+        judge("your orders", ledger.update_own(table, *change, rows).await?, rows.len())?;
+    }
+    Ok(())
 }
 
 /// The conditional UPDATE's verdict: fewer rows than expected means that another transaction was first.

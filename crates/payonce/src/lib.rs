@@ -30,6 +30,8 @@ mod error;
 #[cfg(feature = "books")]
 pub mod order;
 #[cfg(feature = "books")]
+pub mod own_table;
+#[cfg(feature = "books")]
 pub mod register;
 #[cfg(feature = "books")]
 pub mod rules;

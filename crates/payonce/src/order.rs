@@ -184,7 +184,7 @@ impl Sums {
     pub fn of(payments: &[Payment], currency: Currency) -> Self {
         let mut sums = Self { gross: 0, net: 0, unapplied: 0 };
         for payment in payments {
-            if payment.disposition == Disposition::Fits {
+            if payment.disposition.counts() {
                 sums.gross = sums.gross.saturating_add(payment.money.amount);
                 sums.net = sums.net.saturating_add(payment.left());
             } else if payment.money.currency == currency {

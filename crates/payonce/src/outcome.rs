@@ -12,6 +12,9 @@ use crate::{channel::Reason, time::Micros};
 pub enum Disposition {
     /// It fits and counts.
     Fits,
+    /// It fits and counts, but the shop had seen to it before payonce did (its own order table says so): nothing
+    /// is owed for it.
+    Adopted,
     /// Money of another amount or currency than the attempt's: booked beside the order.
     Mismatched,
     /// Money for an order that had ended: booked beside the order.
@@ -25,6 +28,7 @@ impl Disposition {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Fits => "fits",
+            Self::Adopted => "adopted",
             Self::Mismatched => "mismatched",
             Self::Late => "late",
             Self::Noted => "noted",
@@ -33,7 +37,13 @@ impl Disposition {
 
     /// The reverse of [`Self::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Fits, Self::Mismatched, Self::Late, Self::Noted].into_iter().find(|known| known.as_str() == text)
+        let all = [Self::Fits, Self::Adopted, Self::Mismatched, Self::Late, Self::Noted];
+        all.into_iter().find(|known| known.as_str() == text)
+    }
+
+    /// Whether the money counts for the order.
+    pub const fn counts(self) -> bool {
+        matches!(self, Self::Fits | Self::Adopted)
     }
 }
 
@@ -97,6 +107,7 @@ impl Outcome {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Applied(Disposition::Fits | Disposition::Noted) => "applied",
+            Self::Applied(Disposition::Adopted) => "applied_adopted",
             Self::Applied(Disposition::Mismatched) => "applied_mismatched",
             Self::Applied(Disposition::Late) => "applied_late",
             Self::Repeated => "repeated",

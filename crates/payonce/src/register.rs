@@ -61,6 +61,8 @@ pub enum Refused {
     Ended(OrderStatus),
     /// It names no number.
     NoNumber,
+    /// The shop's own table has it with another amount, or with none that can be read.
+    OrderTableDiffers(Option<Money>),
 }
 
 impl Refused {
@@ -73,6 +75,7 @@ impl Refused {
             Self::AttemptAmountDiffers(..) => "attempt_amount_differs",
             Self::Ended(_) => "order_ended",
             Self::NoNumber => "no_number",
+            Self::OrderTableDiffers(_) => "order_table_differs",
         }
     }
 }
@@ -90,6 +93,10 @@ impl fmt::Display for Refused {
             }
             Self::Ended(status) => write!(f, "the order is {}; it gets no further numbers", status.as_str()),
             Self::NoNumber => f.write_str("the order names no payable number"),
+            Self::OrderTableDiffers(Some(have)) => write!(f, "the shop's own table has the order with {have}"),
+            Self::OrderTableDiffers(None) => {
+                f.write_str("the shop's own table has the order without a readable amount")
+            }
         }
     }
 }
@@ -137,6 +144,14 @@ pub(crate) async fn register<L: Ledger>(
         Ok(steps) => steps,
         Err(refused) => return Ok(Err(refused)),
     };
+    if let (true, Some(table)) = (steps.new_order.is_some(), rules.own_tables.get(&registration.id.shop)) {
+        // Not registered yet there: their row is looked for again when money comes.
+        let order_no = std::slice::from_ref(&registration.id.order_no);
+        let rows = apply::own::read(ledger, table, order_no, true).await.map_err(first)?;
+        if let Some(row) = rows.into_values().next().filter(|row| row.money != Some(registration.money)) {
+            return Ok(Err(Refused::OrderTableDiffers(row.money)));
+        }
+    }
     let waits = !steps.filled.is_empty();
     let registered = steps.registered;
     write(ledger, steps).await.map_err(first)?;

@@ -3,9 +3,13 @@
 //! Here: values that `apply` reads. Not here: reading a configuration file (the server), delivering
 //! (`worker`).
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::{ids::OrderKind, statement::Statement};
+use crate::{
+    ids::{Merchant, OrderKind, Shop},
+    own_table::OwnTable,
+    statement::Statement,
+};
 
 /// What a booking can give rise to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,6 +94,8 @@ pub struct Rules {
     pub effects: Vec<EffectRule>,
     /// For payments of closed orders.
     pub late: LatePolicy,
+    /// The shops whose orders are rows of a table of their own.
+    pub own_tables: BTreeMap<Shop, Arc<OwnTable>>,
 }
 
 impl Rules {
@@ -98,6 +104,11 @@ impl Rules {
         self.effects
             .iter()
             .filter(move |rule| rule.on == event && rule.when_kind.as_ref().is_none_or(|only| only == kind))
+    }
+
+    /// The shop whose own table may have a row for a number of this merchant.
+    pub fn own_table_of(&self, merchant: &Merchant) -> Option<(&Shop, &Arc<OwnTable>)> {
+        self.own_tables.iter().find(|(_, table)| table.merchants.contains(merchant))
     }
 
     /// The rule of a stored effect, if it is still configured.

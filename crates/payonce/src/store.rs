@@ -29,6 +29,7 @@ pub mod exercise;
 mod json;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+mod own_table;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
@@ -39,6 +40,7 @@ pub mod server;
 pub mod sqlite;
 
 pub use database::{Database, Store};
+pub use own_table::{OwnColumn, OwnSchema, OwnTables};
 
 /// The primary key of a booked fact.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -347,7 +349,7 @@ pub struct Counts {
 ///
 /// `lock_*` read with row locks where the engine has them, sorted by key. Writes report conflicts as
 /// errors with [`Error::is_conflict`]; conditional updates report affected rows, for the caller to judge.
-pub trait Ledger: Send {
+pub trait Ledger: OwnTables {
     /// Starts a transaction at READ COMMITTED (SQLite: BEGIN IMMEDIATE).
     fn begin(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
     /// Commits. An error means that the outcome is unknown.

@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS payonce_order_flow (
     out_trade_no VARBINARY(64)  NOT NULL,
     idem_key     VARBINARY(200) NOT NULL,
     kind         VARBINARY(64)  NOT NULL,
-    disposition  VARBINARY(16)  NOT NULL CHECK (disposition IN ('fits', 'mismatched', 'late', 'noted')),
+    disposition  VARBINARY(16)  NOT NULL CHECK (disposition IN ('fits', 'adopted', 'mismatched', 'late', 'noted')),
     shop         VARBINARY(64)  NOT NULL,
     order_no     VARBINARY(128) NOT NULL,
     amount       BIGINT         NOT NULL CHECK (amount >= 0),

@@ -56,7 +56,7 @@ CREATE TABLE payonce_order_flow (
     out_trade_no text   COLLATE "C" NOT NULL,
     idem_key     text   COLLATE "C" NOT NULL,
     kind         text   COLLATE "C" NOT NULL,
-    disposition  text   COLLATE "C" NOT NULL CHECK (disposition IN ('fits', 'mismatched', 'late', 'noted')),
+    disposition  text   COLLATE "C" NOT NULL CHECK (disposition IN ('fits', 'adopted', 'mismatched', 'late', 'noted')),
     shop         text   COLLATE "C" NOT NULL,
     order_no     text   COLLATE "C" NOT NULL,
     amount       bigint NOT NULL CHECK (amount >= 0),

@@ -55,7 +55,7 @@ CREATE TABLE payonce_order_flow (
     out_trade_no TEXT    NOT NULL,
     idem_key     TEXT    NOT NULL,
     kind         TEXT    NOT NULL,
-    disposition  TEXT    NOT NULL CHECK (disposition IN ('fits', 'mismatched', 'late', 'noted')),
+    disposition  TEXT    NOT NULL CHECK (disposition IN ('fits', 'adopted', 'mismatched', 'late', 'noted')),
     shop         TEXT    NOT NULL,
     order_no     TEXT    NOT NULL,
     amount       INTEGER NOT NULL CHECK (amount >= 0),

@@ -10,13 +10,16 @@ use std::{
 use crate::{
     apply::{
         decide::Case,
+        own::{self, Own},
         plan::{FactId, Facts},
     },
     error::Error,
     key::{Agreement, Fingerprint, IdemKey},
     notice::{Fact, Notice},
     order::{Attempt, Number, Order, OrderId, Payment},
+    rules::Rules,
     store::{FlowRow, Held, KeyId, Ledger},
+    time::Micros,
 };
 
 /// Everything a decision about these numbers may depend on.
@@ -30,19 +33,32 @@ pub(crate) struct Books {
     pub held: Vec<Held>,
     /// Which of the facts' keys are booked.
     pub keys: HashMap<KeyId, Fingerprint>,
+    /// What the shops' own tables say.
+    pub own: Own,
 }
 
 impl Books {
     /// Locks attempts, then orders, then held notices; then reads the keys of both batch and held notices,
-    /// and of orders that have something booked the ledger.
-    pub(crate) async fn read<L: Ledger>(ledger: &mut L, numbers: &[Number], facts: &Facts) -> Result<Self, Error> {
+    /// locks rows of the shops' own tables, and of orders that have something booked reads the ledger.
+    pub(crate) async fn read<L: Ledger>(
+        ledger: &mut L,
+        numbers: &[Number],
+        facts: &Facts,
+        rules: &Rules,
+        now: Micros,
+    ) -> Result<Self, Error> {
         if numbers.is_empty() {
             return Ok(Self::default());
         }
         let attempts = ledger.lock_attempts(numbers).await?;
-        let orders: BTreeSet<OrderId> = attempts.iter().filter_map(|attempt| attempt.order.clone()).collect();
+        let mut attempts: BTreeMap<Number, Attempt> =
+            attempts.into_iter().map(|attempt| (attempt.number.clone(), attempt)).collect();
+        let candidates = own::candidates(rules, numbers, &attempts);
+        let orders: BTreeSet<OrderId> = (attempts.values().filter_map(|attempt| attempt.order.clone()))
+            .chain(candidates.values().cloned())
+            .collect();
         let orders: Vec<OrderId> = orders.into_iter().collect();
-        let orders = if orders.is_empty() { Vec::new() } else { ledger.lock_orders(&orders).await? };
+        let mut orders = if orders.is_empty() { Vec::new() } else { ledger.lock_orders(&orders).await? };
         let held = ledger.lock_held(numbers).await?;
         let keys: BTreeSet<KeyId> = facts
             .values()
@@ -57,16 +73,24 @@ impl Books {
             (facts.iter().filter(|(_, fact)| closing(&fact.notice.fact)).map(|(id, _)| &id.number))
                 .chain(held.iter().filter(|held| closing(&held.notice.fact)).map(|held| &held.number))
                 .collect();
-        let attempts: BTreeMap<Number, Attempt> =
-            attempts.into_iter().map(|attempt| (attempt.number.clone(), attempt)).collect();
         // Repeats need no ledger: their keys say it all.
         let fresh = !held.is_empty() || facts.values().any(|fact| !is_repeat(&fact.notice, &keys));
-        let cases = if fresh {
+        let mut own = Own::default();
+        if fresh && !rules.own_tables.is_empty() {
+            let live: BTreeSet<&Number> = (held.iter().map(|held| &held.number))
+                .chain(facts.iter().filter(|(_, fact)| !is_repeat(&fact.notice, &keys)).map(|(id, _)| &id.number))
+                .collect();
+            own = Own::read(ledger, rules, &live, &candidates, (&mut attempts, &mut orders), now).await?;
+        }
+        let mut cases = if fresh {
             Self::read_cases(ledger, orders, &attempts, &closed).await?
         } else {
             cases_of(orders, &attempts, Vec::new())
         };
-        Ok(Self { attempts, cases, held, keys })
+        for (id, case) in &mut cases {
+            case.own = own.orders.get(id).cloned();
+        }
+        Ok(Self { attempts, cases, held, keys, own })
     }
 
     /// Adds the siblings' rows where a closing asks for them, and the ledger of orders that have one.
@@ -105,6 +129,8 @@ impl Books {
         let attempts: Vec<_> = self.attempts.values().map(|attempt| (&attempt.number, &attempt.order)).collect();
         attempts.hash(&mut hasher);
         self.held.len().hash(&mut hasher);
+        let own: Vec<_> = self.own.orders.iter().map(|(id, row)| (id, row.state, &row.trade_no, row.money)).collect();
+        own.hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -128,7 +154,7 @@ fn is_repeat(notice: &Notice, keys: &HashMap<KeyId, Fingerprint>) -> bool {
 fn cases_of(orders: Vec<Order>, attempts: &BTreeMap<Number, Attempt>, flow: Vec<FlowRow>) -> BTreeMap<OrderId, Case> {
     let mut cases: BTreeMap<OrderId, Case> = orders
         .into_iter()
-        .map(|order| (order.id.clone(), Case { order, attempts: Vec::new(), payments: Vec::new() }))
+        .map(|order| (order.id.clone(), Case { order, attempts: Vec::new(), payments: Vec::new(), own: None }))
         .collect();
     for attempt in attempts.values() {
         if let Some(case) = attempt.order.as_ref().and_then(|id| cases.get_mut(id)) {

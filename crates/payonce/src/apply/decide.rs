@@ -1,5 +1,8 @@
 //! `decide`: what one fact means for one order. A pure function: no I/O, no clock, table-tested.
 //!
+//! Where the shop's own table has a row of the order, that row is part of the question: it says whether the shop
+//! closed the order, or saw to a payment itself, before payonce knew of it. `own_change` is its answer there.
+//!
 //! Here: the table of design section 7.1. Not here: whether the fact is booked already (`plan`, with the
 //! keys), or how anything is written.
 
@@ -10,6 +13,7 @@ use crate::{
     notice::{Fact, Notice},
     order::{Attempt, AttemptState, Number, Order, OrderStatus, Payment, Sums},
     outcome::{Disposition, HoldReason},
+    own_table::{OwnChange, OwnOrder, OwnState, OwnTable},
     rules::{Event, LatePolicy},
     time::Micros,
 };
@@ -23,6 +27,8 @@ pub struct Case {
     pub attempts: Vec<Attempt>,
     /// Its booked payments.
     pub payments: Vec<Payment>,
+    /// What the shop's own table says of it, if it has a row there.
+    pub own: Option<OwnOrder>,
 }
 
 impl Case {
@@ -46,6 +52,46 @@ impl Case {
     fn sums(&self) -> Sums {
         Sums::of(&self.payments, self.order.money.currency)
     }
+
+    /// What a payment of this transaction meets, as the order's row and the shop's own say.
+    fn stance(&self, trade_no: Option<&TradeNo>, late: LatePolicy) -> Stance {
+        let closed = if late == LatePolicy::Refund { Stance::Ended } else { Stance::Open };
+        match self.order.status {
+            OrderStatus::Refunded => return Stance::Ended,
+            OrderStatus::Closed => return closed,
+            OrderStatus::Pending | OrderStatus::Paid | OrderStatus::PartiallyRefunded => {}
+        }
+        let Some(own) = self.own.as_ref().filter(|_| self.order.paid_at.is_none()) else { return Stance::Open };
+        if own.state == OwnState::Closed {
+            return closed;
+        }
+        // With a payment in our books the order is ours to follow, whatever they made of it.
+        if own.state == OwnState::Pending || self.payments.iter().any(|payment| payment.disposition.counts()) {
+            return Stance::Open;
+        }
+        let theirs = own.trade_no.as_deref();
+        let is_same = theirs.is_some() && theirs == trade_no.map(TradeNo::as_str);
+        match own.state {
+            _ if is_same => Stance::SeenTo,
+            OwnState::Refunded => Stance::Ended,
+            _ if theirs.is_some() => Stance::PaidByAnother,
+            OwnState::Other if own.is_known => Stance::Open,
+            _ => Stance::SeenTo,
+        }
+    }
+}
+
+/// What a payment meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stance {
+    /// An order that payments count for.
+    Open,
+    /// One that ended.
+    Ended,
+    /// One that the shop itself marked as paid, as far as is known by this payment.
+    SeenTo,
+    /// One that the shop itself marked as paid by another transaction.
+    PaidByAnother,
 }
 
 /// What is to become of a fact.
@@ -88,19 +134,23 @@ fn decide_payment(case: &mut Case, notice: &Notice, key: &IdemKey, late: LatePol
     // A payment without an amount is not made by any channel; nothing can be said about it.
     let Some(money) = notice.money else { return Decision::Hold(HoldReason::AmountUnknown) };
     let expected = case.attempts.iter().find(|attempt| attempt.number == number).and_then(|attempt| attempt.amount);
-    let ended = match case.order.status {
-        OrderStatus::Refunded => true,
-        OrderStatus::Closed => late == LatePolicy::Refund,
-        OrderStatus::Pending | OrderStatus::Paid | OrderStatus::PartiallyRefunded => false,
-    };
-    let disposition = if expected != Some(money.amount) || money.currency != case.order.money.currency {
-        Disposition::Mismatched
-    } else if ended {
-        Disposition::Late
-    } else {
-        Disposition::Fits
-    };
+    let stance = case.stance(notice.trade_no.as_ref(), late);
     let was_paid = case.order.paid_at.is_some();
+    // Their row may say another amount by now; once the order is paid that is their affair.
+    let differs = !was_paid && case.own.as_ref().is_some_and(|own| own.money != Some(case.order.money));
+    let disposition = if expected != Some(money.amount) || money.currency != case.order.money.currency || differs {
+        Disposition::Mismatched
+    } else {
+        match stance {
+            Stance::Open => Disposition::Fits,
+            Stance::SeenTo => Disposition::Adopted,
+            Stance::Ended | Stance::PaidByAnother => Disposition::Late,
+        }
+    };
+    if stance == Stance::Ended && !was_paid && disposition == Disposition::Late {
+        // Closed by them: our row learns it now.
+        case.order.closed_at.get_or_insert(now);
+    }
     case.payments.push(Payment {
         number,
         key: key.clone(),
@@ -115,9 +165,10 @@ fn decide_payment(case: &mut Case, notice: &Notice, key: &IdemKey, late: LatePol
     let mut events = Vec::new();
     match disposition {
         Disposition::Mismatched => events.push((Event::PaymentMismatched, money.amount)),
+        Disposition::Late if stance == Stance::PaidByAnother => events.push((Event::PaymentSurplus, money.amount)),
         Disposition::Late => events.push((Event::PaymentLate, money.amount)),
-        Disposition::Fits | Disposition::Noted => {
-            if !was_paid && case.order.paid_at.is_some() {
+        Disposition::Fits | Disposition::Adopted | Disposition::Noted => {
+            if !was_paid && case.order.paid_at.is_some() && disposition != Disposition::Adopted {
                 events.push((Event::OrderPaid, case.order.money.amount));
             }
             let over = sums.net - case.order.money.amount;
@@ -171,4 +222,28 @@ fn decide_closed(case: &mut Case, notice: &Notice, now: Micros) -> Decision {
     let sums = case.sums();
     case.order.follow(sums, now);
     Decision::Book(noted(case, None))
+}
+
+/// What becomes of the shop's own row of an order that was `before` and is `after` what was booked.
+///
+/// Only from a state that is theirs to give to us: pending, and what we set ourselves. Anything else stays.
+pub(crate) fn own_change(table: &OwnTable, before: &Order, after: &Case) -> Option<OwnChange> {
+    let own = after.own.as_ref()?;
+    let has = |state| !table.words(state).is_empty();
+    let is_paid_now = before.paid_at.is_none() && after.order.paid_at.is_some();
+    let counts = matches!(after.order.status, OrderStatus::Paid | OrderStatus::PartiallyRefunded);
+    let is_back = after.order.status == OrderStatus::Refunded;
+    let (to, with_payment) = match own.state {
+        OwnState::Pending if counts => (OwnState::Paid, true),
+        OwnState::Pending if is_back && has(OwnState::Refunded) => (OwnState::Refunded, true),
+        OwnState::Pending if is_back => (OwnState::Paid, true),
+        OwnState::Pending if after.order.status == OrderStatus::Closed && has(OwnState::Closed) => {
+            (OwnState::Closed, false)
+        }
+        // The policy `reopen`.
+        OwnState::Closed if is_paid_now && counts => (OwnState::Paid, true),
+        OwnState::Paid if is_back && has(OwnState::Refunded) => (OwnState::Refunded, false),
+        _ => return None,
+    };
+    Some(OwnChange { from: own.state, to, with_payment })
 }

@@ -6,17 +6,20 @@
 use std::{
     collections::{BTreeMap, HashMap},
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
 };
 
 use serde::Serialize;
 
 use crate::{
-    apply::{Batch, Booking, Case, Decision, books::Books, decide},
+    apply::{Batch, Booking, Case, Decision, books::Books, decide, decide::own_change},
     error::Error,
+    ids::Shop,
     key::{Agreement, EffectKey, Fingerprint, IdemKey},
     notice::{Fact, Notice},
     order::{Attempt, AttemptState, Number, Order, OrderId},
     outcome::{HoldReason, Outcome},
+    own_table::{OwnChange, OwnTable, OwnUpdate},
     rules::{EffectRule, Event, Rules},
     store::{AttemptUpdate, Effect, EffectState, Evidence, FlowRow, Held, KeyId, KeyRow, OrderUpdate, Repeat},
     time::Micros,
@@ -59,8 +62,13 @@ pub(crate) fn gather(batch: &Batch) -> Result<Facts, Error> {
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub new_attempts: Vec<Attempt>,
+    /// Attempts that get their order, before anything else is written to them.
+    pub filled: Vec<AttemptUpdate>,
     pub attempts: Vec<AttemptUpdate>,
+    pub new_orders: Vec<Order>,
     pub orders: Vec<OrderUpdate>,
+    /// Rows of the shops' own tables.
+    pub own: BTreeMap<(Shop, OwnChange), (Arc<OwnTable>, Vec<OwnUpdate>)>,
     pub hold: Vec<Held>,
     pub release: Vec<Held>,
     pub keys: Vec<KeyRow>,
@@ -76,6 +84,8 @@ impl Plan {
     /// Whether anything but repeat counters is to be written.
     pub(crate) fn writes(&self) -> bool {
         !(self.new_attempts.is_empty()
+            && self.filled.is_empty()
+            && self.new_orders.is_empty()
             && self.attempts.is_empty()
             && self.orders.is_empty()
             && self.hold.is_empty()
@@ -99,6 +109,9 @@ impl Plan {
         for (id, entry) in unknown {
             planner.unknown_order(&id, &entry, &books);
         }
+        planner.plan.new_orders = books.own.new_orders;
+        planner.plan.new_attempts.extend(books.own.new_attempts);
+        planner.plan.filled = books.own.filled;
         let mut cases = books.cases;
         for (order, mut facts) in by_order {
             let Some(case) = cases.remove(&order) else {
@@ -179,6 +192,7 @@ impl<'a> Planner<'a> {
     fn order(&mut self, mut case: Case, facts: Vec<(FactId, FactEntry)>) {
         let before = case.clone();
         let mut touched = false;
+        let mut paid_by: Option<&Notice> = None;
         for (id, entry) in &facts {
             touched |= match self.recognise(&entry.notice) {
                 Recognition::Repeat(key) => {
@@ -188,6 +202,9 @@ impl<'a> Planner<'a> {
                 Recognition::Contradiction => self.hold(id, entry, HoldReason::Contradiction),
                 Recognition::Fresh(key) => self.fresh(&mut case, id, entry, key),
             };
+            if case.order.paid_at.is_some() && before.order.paid_at.is_none() {
+                paid_by.get_or_insert(&entry.notice);
+            }
         }
         for (attempt, was) in case.attempts.iter().zip(&before.attempts) {
             if attempt != was {
@@ -195,10 +212,27 @@ impl<'a> Planner<'a> {
             }
         }
         if touched {
+            self.own(&before, &case, paid_by);
             let (was_status, was_version) = (before.order.status, before.order.version);
             case.order.version = was_version + 1;
             self.plan.orders.push(OrderUpdate { order: case.order, was_status, was_version });
         }
+    }
+
+    /// What becomes of the shop's own row.
+    fn own(&mut self, before: &Case, after: &Case, paid_by: Option<&Notice>) {
+        let id = &after.order.id;
+        let Some(table) = self.rules.own_tables.get(&id.shop) else { return };
+        let Some(change) = own_change(table, &before.order, after) else { return };
+        let booked = after.payments.iter().find(|payment| payment.disposition.counts());
+        let trade_no = match paid_by {
+            Some(notice) => notice.trade_no.clone(),
+            None => booked.and_then(|payment| payment.trade_no.clone()),
+        };
+        let paid_at = paid_by.and_then(|notice| notice.occurred_at).or(after.order.paid_at);
+        let update = OwnUpdate { order_no: id.order_no.clone(), paid_at, trade_no };
+        let rows = self.plan.own.entry((id.shop.clone(), change));
+        rows.or_insert_with(|| (Arc::clone(table), Vec::new())).1.push(update);
     }
 
     /// Compares with what is booked, or was booked earlier in this batch.
@@ -395,6 +429,10 @@ impl<'a> Planner<'a> {
         self.plan.flow.sort_by(|a, b| (&a.number, &a.key).cmp(&(&b.number, &b.key)));
         self.plan.effects.sort_by(|a, b| a.key.cmp(&b.key));
         self.plan.attempts.sort_by(|a, b| a.attempt.number.cmp(&b.attempt.number));
+        if !self.plan.new_orders.is_empty() {
+            self.plan.new_attempts.sort_by(|a, b| a.number.cmp(&b.number));
+            self.plan.new_orders.sort_by(|a, b| a.id.cmp(&b.id));
+        }
         self.plan
     }
 }

@@ -20,12 +20,14 @@ use crate::{
     error::Error,
     ids::{OrderNo, Shop},
     key::EffectKey,
-    order::{Order, OrderId},
+    order::{Number, Order, OrderId},
+    own_table::OwnTable,
     register::{self, Refused, Registered, Registration},
     rules::Rules,
     statement::Statement,
     store::{
-        Counts, Effect, EffectFilter, EffectState, Engine, Finished, KeyId, Lease, OrderUpdate, OrderView, Repeat,
+        Counts, Effect, EffectFilter, EffectState, Engine, Finished, KeyId, Lease, OrderUpdate, OrderView, OwnSchema,
+        Repeat,
     },
     time::Micros,
 };
@@ -156,6 +158,14 @@ impl<E: Engine> Database<E> {
         let doubts = writer.connection.doubts().await?;
         writer.put_back();
         Ok(doubts)
+    }
+
+    /// What a shop's own table is like, for `payonce doctor`.
+    pub async fn own_schema(&self, table: &OwnTable) -> Result<OwnSchema, Error> {
+        let mut reader = self.reader().await?;
+        let schema = reader.connection.own_schema(table).await?;
+        reader.put_back();
+        Ok(schema)
     }
 
     async fn writer(&self) -> Result<InUse<'_, E>, Error> {
@@ -358,6 +368,32 @@ async fn touch<E: Engine>(connection: &mut E, id: &OrderId) -> Result<(), Error>
     Ok(())
 }
 
+/// Numbers that wait for an order, and whose row is in the shop's own table by now: it tells nobody.
+async fn arrived<E: Engine>(connection: &mut E, shop: &Shop, table: &OwnTable) -> Result<Vec<Number>, Error> {
+    const AT_ONCE: i64 = 500;
+    let mut found = Vec::new();
+    for merchant in &table.merchants {
+        let mut after = String::new();
+        loop {
+            let waiting = connection.waiting(merchant, &after, AT_ONCE).await?;
+            let Some(last) = waiting.last() else { break };
+            after = last.out_trade_no.as_str().to_owned();
+            let order_nos: Vec<OrderNo> = waiting.iter().filter_map(apply::own::order_no).collect();
+            let rows = apply::own::read(connection, table, &order_nos, false).await?;
+            let is_there = |number: &Number| apply::own::order_no(number).is_some_and(|no| rows.contains_key(&no));
+            let is_end = (waiting.len() as i64) < AT_ONCE;
+            found.extend(waiting.into_iter().filter(is_there));
+            if is_end || found.len() as i64 >= AT_ONCE {
+                break;
+            }
+        }
+    }
+    if !found.is_empty() {
+        tracing::debug!(shop = shop.as_str(), count = found.len(), "orders have come that notices waited for");
+    }
+    Ok(found)
+}
+
 /// Deliveries that share a number, by index.
 fn groups(batch: &Batch) -> Vec<Vec<usize>> {
     let mut of_number = BTreeMap::new();
@@ -431,7 +467,10 @@ impl<E: Engine> Store for Database<E> {
         Box::pin(async move {
             const AT_ONCE: i64 = 100;
             let mut reader = self.reader().await?;
-            let touched = reader.connection.overdue(AT_ONCE).await?;
+            let mut touched = reader.connection.overdue(AT_ONCE).await?;
+            for (shop, table) in &self.rules.own_tables {
+                touched.extend(arrived(&mut reader.connection, shop, table).await?);
+            }
             reader.put_back();
             if touched.is_empty() {
                 return Ok(0);

@@ -21,11 +21,13 @@ use crate::{
 mod arbiter;
 mod fault;
 mod outbox;
+mod own_table;
 mod story;
 
 pub use arbiter::*;
 use fault::Faulty;
 pub use outbox::*;
+pub use own_table::*;
 pub use story::{Story, evidence, refund, rules};
 
 /// One test per case and engine: `exercise!(SqliteConnection, options_for_a_fresh_database)`, where the
@@ -62,6 +64,19 @@ macro_rules! exercise {
             a_statement_runs_exactly_once_even_after_a_stolen_lease,
             a_statement_that_hits_other_rows_than_expected_is_undone,
             effects_are_selected_by_state_never_by_a_watermark,
+            their_order_is_paid_with_ours,
+            another_amount_than_theirs_touches_nothing,
+            a_status_of_their_own_is_left_alone,
+            their_commit_between_is_seen,
+            their_closed_order_is_late_or_reopens,
+            an_order_paid_before_is_adopted,
+            a_row_that_comes_later_is_found,
+            a_collation_that_folds_pays_no_other_order,
+            a_failure_leaves_both_tables_untouched,
+            refunds_and_closings_reach_their_row,
+            registration_and_their_row_agree,
+            integers_are_mapped_like_texts,
+            their_table_is_described,
             a_taken_key_is_a_conflict,
             a_stale_condition_affects_no_row,
             a_stale_hold_loses,

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::{
     order::{Attempt, Number, Order, OrderId},
+    own_table::{OwnTable, OwnUpdate},
     store::{AttemptUpdate, Effect, Evidence, Finished, FlowRow, Held, KeyId, KeyRow, OrderUpdate, Repeat},
 };
 
@@ -184,6 +185,35 @@ pub(crate) fn repeats(repeats: &[Repeat]) -> String {
         t: repeat.fingerprint.trade_no.as_ref().map(|trade_no| trade_no.as_str()),
         a: repeat.fingerprint.money.map(|money| money.amount),
         cu: repeat.fingerprint.money.as_ref().map(|money| money.currency.as_str()),
+    }))
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum TimeJson {
+    Number(i64),
+    Text(String),
+}
+
+#[derive(Serialize)]
+struct OwnJson<'a> {
+    o: &'a str,
+    at: Option<TimeJson>,
+    t: Option<&'a str>,
+}
+
+/// Rows of the user's own table to change, with the time as its column wants it.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) fn own_updates(table: &OwnTable, rows: &[OwnUpdate]) -> String {
+    let form = table.paid_at.as_ref().map(|(_, form)| *form);
+    let time = |at| match form? {
+        form if form.is_number() => Some(TimeJson::Number(form.number(at))),
+        form => Some(TimeJson::Text(form.text(at))),
+    };
+    array(rows.iter().map(|row| OwnJson {
+        o: row.order_no.as_str(),
+        at: row.paid_at.and_then(time),
+        t: row.trade_no.as_ref().map(|trade_no| trade_no.as_str()),
     }))
 }
 

@@ -11,6 +11,7 @@ use crate::{
     money::{Currency, Money},
     order::{Attempt, AttemptState, Number, Order, OrderId, OrderStatus},
     outcome::{Disposition, HoldReason},
+    own_table::OwnRow,
     store::{CallbackView, Counts, Effect, EffectState, FlowRow, FlowView, Held, KeyId},
     time::Micros,
 };
@@ -153,6 +154,21 @@ fn key_id(row: &impl Cells, merchant: usize, key: usize) -> Result<KeyId, Error>
 /// `merchant, out_trade_no`
 pub(crate) fn number(row: &impl Cells) -> Result<Number, Error> {
     Ok(Number { merchant: text(row, 0, Merchant::new)?, out_trade_no: text(row, 1, OutTradeNo::new)? })
+}
+
+/// The user's columns: order number, amount, status, transaction.
+pub(crate) fn own_row(row: &impl Cells) -> Result<OwnRow, Error> {
+    Ok(OwnRow {
+        order_no: row.optional_text(0)?.unwrap_or_default(),
+        amount: row.optional_text(1)?,
+        status: row.optional_text(2)?,
+        trade_no: row.optional_text(3)?,
+    })
+}
+
+/// `status, count`
+pub(crate) fn own_status(row: &impl Cells) -> Result<(Option<String>, i64), Error> {
+    Ok((row.optional_text(0)?, row.int(1)?))
 }
 
 /// `merchant, out_trade_no, shop, order_no, amount, state, closed_at`

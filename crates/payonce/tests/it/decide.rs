@@ -35,7 +35,12 @@ fn case() -> Case {
         created_at: NOW,
         meta: "{}".to_owned(),
     };
-    Case { order, attempts: vec![attempt("A", 100), attempt("B", 60), attempt("C", 40)], payments: Vec::new() }
+    Case {
+        order,
+        attempts: vec![attempt("A", 100), attempt("B", 60), attempt("C", 40)],
+        payments: Vec::new(),
+        own: None,
+    }
 }
 
 /// `pay A T1 100`, `pay$ A T1 100` (dollars), `refund A T1 R1 40`, `refund A T1 R1 ?`, `full A T1 R1 ?`, `stuck A T1 R1`, `close A`

@@ -58,10 +58,23 @@ macro_rules! counted {
     };
 }
 
+macro_rules! counted_own {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
+        impl<E: Engine> OwnTables for Counting<'_, E> {$(
+            async fn $name(&mut self, $($arg: $type),*) -> Result<$out, Error> {
+                self.step()?;
+                self.inner.$name($($arg),*).await
+            }
+        )*}
+    };
+}
+
 use crate::{
+    ids::{Merchant, OrderNo},
     key::Fingerprint,
     order::{Attempt, Number, Order, OrderId},
-    store::{AttemptUpdate, Effect, Evidence, FlowRow, Held, KeyId, KeyRow, OrderUpdate, Repeat},
+    own_table::{OwnChange, OwnRow, OwnTable, OwnUpdate},
+    store::{AttemptUpdate, Effect, Evidence, FlowRow, Held, KeyId, KeyRow, OrderUpdate, OwnSchema, OwnTables, Repeat},
     time::Micros,
 };
 
@@ -88,4 +101,11 @@ counted! {
     keep_unbelieved(evidence: &[Evidence], per_hour: i64) -> ();
     count_repeats(repeats: &[Repeat]) -> ();
     overdue(limit: i64) -> Vec<Number>;
+}
+
+counted_own! {
+    own_rows(table: &OwnTable, order_nos: &[OrderNo], lock: bool) -> Vec<OwnRow>;
+    update_own(table: &OwnTable, change: OwnChange, rows: &[OwnUpdate]) -> u64;
+    waiting(merchant: &Merchant, after: &str, limit: i64) -> Vec<Number>;
+    own_schema(table: &OwnTable) -> OwnSchema;
 }
