@@ -1,0 +1,167 @@
+//! What is asked for, and what follows from it.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Parser, ValueEnum};
+use serde::Serialize;
+
+use crate::{
+    Outcome,
+    competitors::{COMPETITORS, Competitor},
+};
+
+/// Callbacks per second through the gateway, beside its ceiling and what one would write by hand
+#[derive(Parser, Debug)]
+pub(crate) struct Args {
+    /// Length of one measurement
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// How often everything is measured, alternating between competitors; medians are reported
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Connections at once, each with one request under way
+    #[arg(long, value_delimiter = ',', default_value = "1,20,256")]
+    connections: Vec<usize>,
+    /// Which callbacks
+    #[arg(long, value_delimiter = ',', default_value = "unique,repeated")]
+    kinds: Vec<Kind>,
+    /// Only these competitors (`--list` names them all)
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Orders registered beforehand, at least as many as callbacks
+    #[arg(long, default_value_t = 200_000)]
+    orders: usize,
+    /// How many seconds to wait at most for a quiet machine before each measurement
+    #[arg(long, default_value_t = 10)]
+    patience: u64,
+    /// Everything once with tiny numbers: shows that it works, measures nothing
+    #[arg(long)]
+    pub(crate) smoke: bool,
+    /// Rewrite the table between the markers of this file; may be given several times
+    #[arg(long)]
+    pub(crate) markdown: Vec<PathBuf>,
+    /// Keep the databases and logs of the run
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Name the competitors and end
+    #[arg(long)]
+    list: bool,
+    /// Cargo says so.
+    #[arg(long, hide = true)]
+    bench: bool,
+    /// Be a control instead: how this program starts its children.
+    #[arg(long, hide = true)]
+    pub(crate) control: Option<String>,
+    /// Where the control's files are.
+    #[arg(long, hide = true)]
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// Which callbacks are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// Each of another order.
+    Unique,
+    /// The same one again and again.
+    Repeated,
+    /// All that were sent as `unique` once more, so that every one is the repeat of another fact.
+    Again,
+}
+
+impl Kind {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Unique => "unique",
+            Self::Repeated => "repeated",
+            Self::Again => "again",
+        }
+    }
+}
+
+/// What will be measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seconds: f64,
+    pub(crate) rounds: usize,
+    pub(crate) connections: Vec<usize>,
+    pub(crate) kinds: Vec<Kind>,
+    pub(crate) competitors: Vec<&'static Competitor>,
+    pub(crate) orders: usize,
+    pub(crate) callbacks: usize,
+    pub(crate) warm_up: usize,
+    pub(crate) patience: u64,
+    /// How long the machine is looked at before each measurement.
+    pub(crate) look: Duration,
+    pub(crate) smoke: bool,
+}
+
+/// More than any competitor takes on this sort of machine; one that runs out of callbacks stops early, and
+/// its rate is still right.
+const CALLBACKS_PER_SECOND: f64 = 40_000.0;
+
+impl Args {
+    pub(crate) fn plan(&self) -> Outcome<Plan> {
+        if self.list {
+            for competitor in &COMPETITORS {
+                let mark = if competitor.by_default { "" } else { "  (only if asked for)" };
+                println!("{:<16} {}{mark}", competitor.name, competitor.what);
+            }
+            std::process::exit(0);
+        }
+        let unknown = self.only.iter().find(|name| COMPETITORS.iter().all(|have| have.name != name.as_str()));
+        if let Some(name) = unknown {
+            return Err(format!("there is no competitor {name}; `--list` names them all").into());
+        }
+        let chosen = |competitor: &&'static Competitor| match self.only.is_empty() {
+            true => competitor.by_default || self.smoke,
+            false => self.only.iter().any(|name| name == competitor.name),
+        };
+        let competitors = COMPETITORS.iter().filter(chosen).collect();
+        let mut kinds = self.kinds.clone();
+        kinds.sort_unstable();
+        kinds.dedup();
+        if kinds.contains(&Kind::Again) && !kinds.contains(&Kind::Unique) {
+            return Err("`again` repeats what `unique` sent: ask for both".into());
+        }
+        let callbacks = ((self.seconds * CALLBACKS_PER_SECOND) as usize).max(2_000);
+        let plan = Plan {
+            seconds: self.seconds,
+            rounds: self.rounds.max(1),
+            connections: self.connections.clone(),
+            kinds,
+            competitors,
+            orders: self.orders.max(callbacks),
+            callbacks,
+            warm_up: 500,
+            patience: self.patience,
+            look: Duration::from_millis(250),
+            smoke: false,
+        };
+        Ok(if self.smoke { plan.tiny() } else { plan })
+    }
+}
+
+impl Plan {
+    /// Everything of it, and nothing for long.
+    fn tiny(self) -> Self {
+        Self {
+            seconds: 0.2,
+            rounds: 1,
+            connections: vec![1, 8],
+            orders: 2_000,
+            callbacks: 1_500,
+            warm_up: 20,
+            patience: 0,
+            look: Duration::from_millis(20),
+            smoke: true,
+            ..self
+        }
+    }
+
+    /// How many seconds the run may take; generous, because signatures have to be valid until its end.
+    pub(crate) fn expected(&self) -> f64 {
+        let starts = (self.rounds * self.connections.len() * self.competitors.len()) as f64;
+        starts * (4.0 + self.kinds.len() as f64 * (self.seconds * 3.0 + self.patience as f64 / 3.0))
+    }
+}

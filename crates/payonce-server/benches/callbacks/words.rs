@@ -1,0 +1,62 @@
+//! The words of the published table, in each language of the docs.
+
+use std::path::Path;
+
+/// Headings and phrases.
+pub(crate) struct Words {
+    pub(crate) who: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) connections: &'static str,
+    pub(crate) cell: &'static str,
+    pub(crate) unique: &'static str,
+    pub(crate) repeated: &'static str,
+    pub(crate) again: &'static str,
+    pub(crate) memory: &'static str,
+    pub(crate) effects: &'static str,
+    pub(crate) ratio: &'static str,
+    pub(crate) value: &'static str,
+    pub(crate) aim: &'static str,
+    pub(crate) conditions: &'static str,
+    pub(crate) is_chinese: bool,
+}
+
+const ENGLISH: Words = Words {
+    who: "",
+    what: "callbacks",
+    connections: "connections",
+    cell: "Callbacks per second, then p50 / p99 in ms; medians of the rounds.",
+    unique: "unique",
+    repeated: "repeated",
+    again: "each again",
+    memory: "peak memory, MiB",
+    effects: "effects/s",
+    ratio: "Ratio (median of the ratios within a round)",
+    value: "measured",
+    aim: "aim",
+    conditions: "Conditions:",
+    is_chinese: false,
+};
+
+const CHINESE: Words = Words {
+    who: "",
+    what: "回调",
+    connections: "个连接",
+    cell: "每秒回调数，其后为 p50 / p99（毫秒）；取各轮的中位数。",
+    unique: "各不相同",
+    repeated: "同一条重复",
+    again: "逐条再来一遍",
+    memory: "内存峰值（MiB）",
+    effects: "副作用/秒",
+    ratio: "比值（同一轮内之比的中位数）",
+    value: "实测",
+    aim: "目标",
+    conditions: "测量条件：",
+    is_chinese: true,
+};
+
+impl Words {
+    /// By the folder of the docs that a file lies in.
+    pub(crate) fn of(file: &Path) -> &'static Self {
+        if file.components().any(|part| part.as_os_str() == "zh") { &CHINESE } else { &ENGLISH }
+    }
+}
