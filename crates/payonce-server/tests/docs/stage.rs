@@ -294,8 +294,11 @@ impl<'p> Stage<'p> {
                 self.shop = Some(self.runtime.block_on(started).unwrap());
             }
             ["shop", "leaves"] => {
-                let _guard = self.runtime.enter();
-                self.shop = None;
+                let address = self.shop.take().unwrap().address();
+                // Its task ends a moment later; until then whoever connects would meet the wrong one.
+                while TcpStream::connect(address).is_ok() {
+                    thread::sleep(Duration::from_millis(5));
+                }
             }
             ["wechat", "pays", number, fen, trade] => {
                 let paid = self.wechat.payment(number, trade, fen.parse().unwrap());

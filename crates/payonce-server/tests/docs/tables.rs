@@ -96,7 +96,7 @@ fn case() -> Case {
         created_at: NOW,
         meta: "{}".to_owned(),
     };
-    Case { order, attempts: attempts.into(), payments: Vec::new() }
+    Case { order, attempts: attempts.into(), payments: Vec::new(), own: None }
 }
 
 fn number(name: &str) -> Number {
