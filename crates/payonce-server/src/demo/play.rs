@@ -103,12 +103,7 @@ pub(super) async fn repeats(
 }
 
 /// Callback and query answer for one payment, released at one barrier; order after order.
-pub(super) async fn meetings(
-    stage: &Stage,
-    client: &Client,
-    options: &Options,
-    watch: &Watch<'_>,
-) -> Result<Meetings> {
+pub(super) async fn meetings(stage: &Stage, client: &Client, options: &Options, watch: &Watch<'_>) -> Result<Meetings> {
     watch(Scene::Meetings, 0);
     let mut meetings = Meetings::default();
     let mut rng = StdRng::seed_from_u64(options.seed);

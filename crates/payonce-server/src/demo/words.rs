@@ -121,7 +121,8 @@ impl Lang {
             Self::Zh => format!("1. 各一笔支付；回调各发 {times} 次，{concurrency} 个并发，每次重新签名"),
         };
         let platforms = [self.say("WeChat Pay", "微信支付"), self.say("Alipay", "支付宝")];
-        let mut rows = Rows::new(&[self.say("counted", "清点项"), self.say("must be", "应为"), platforms[0], platforms[1]]);
+        let mut rows =
+            Rows::new(&[self.say("counted", "清点项"), self.say("must be", "应为"), platforms[0], platforms[1]]);
         let mut row = |label: &str, due: String, of: &dyn Fn(&Repeats) -> String| {
             let cells = [label.to_owned(), due].into_iter().chain(report.repeats.iter().map(of));
             rows.add(cells.collect());
@@ -241,7 +242,10 @@ impl Lang {
         let unseen = if report.race_shown() {
             ""
         } else {
-            self.say("\n   (It did not show this time; chance decides. Run it again.)", "\n   （这次没有出现；竞态看运气，请再运行一次。）")
+            self.say(
+                "\n   (It did not show this time; chance decides. Run it again.)",
+                "\n   （这次没有出现；竞态看运气，请再运行一次。）",
+            )
         };
         format!("{title}\n{}\n{how}{unseen}\n", rows.text())
     }

@@ -4,7 +4,7 @@
 //! takes the process and leaves the kernel's cache, so this is about crashes of the program, not of the machine.
 //! Points are random by a seed that is printed; `PAYONCE_TEST_SEED` repeats a run, `PAYONCE_TEST_ROUNDS` makes it long.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on has failed, and tells its seed")]
 #![cfg(unix)]
 
 mod support;
