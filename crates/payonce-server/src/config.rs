@@ -11,24 +11,27 @@ mod accounts;
 mod checks;
 mod effects;
 mod fault;
+mod order_table;
 mod secret;
 mod section;
 mod tree;
 mod words;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     env,
     ffi::OsString,
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use payonce::{
     batcher::BatcherOptions,
     ids::Shop,
+    own_table::OwnTable,
     rules::{EffectRule, LatePolicy, Rules},
     worker::WorkerOptions,
 };
@@ -60,6 +63,8 @@ pub struct Config {
     pub database: Database,
     /// `[shops.NAME]`; `default` alone unless configured.
     pub shops: Vec<Shop>,
+    /// `[shops.NAME.order_table]`, with the number spaces of the shop's accounts.
+    pub order_tables: BTreeMap<Shop, Arc<OwnTable>>,
     /// `[accounts.NAME]`, sorted by name.
     pub accounts: Vec<Account>,
     /// `[[effects]]`, in their order.
@@ -75,7 +80,8 @@ pub struct Config {
 impl Config {
     /// What `apply` is told.
     pub fn rules(&self) -> Rules {
-        Rules { effects: self.effects.clone(), late: self.policy.late_payment, ..Rules::default() }
+        let own_tables = self.order_tables.clone();
+        Rules { effects: self.effects.clone(), late: self.policy.late_payment, own_tables }
     }
 
     /// The address to give to a platform; `base` is where this gateway listens, for want of a public one.
@@ -231,6 +237,7 @@ fn empty(path: &Path, report: &Report) -> Config {
         server: Server::default(),
         database: Database { path: report.dir().join(DATABASE_FILE), accept_unsafe_settings: false },
         shops: vec![Shop::default_shop()],
+        order_tables: BTreeMap::new(),
         accounts: Vec::new(),
         effects: Vec::new(),
         sinks: Vec::new(),
@@ -246,7 +253,7 @@ fn sections(path: &Path, report: &Report, members: Vec<Member>) -> Config {
     config.database = database(root.section("database"));
     config.policy = policy(root.section("policy"));
     config.log = log(root.section("log"));
-    let shops = shops(root.named("shops"));
+    let (shops, mut order_tables) = shops(root.named("shops"));
     let (named_accounts, named_sinks) = (root.named("accounts"), root.named("sinks"));
     let counts = checks::Counts {
         accounts: named_accounts.len(),
@@ -260,6 +267,12 @@ fn sections(path: &Path, report: &Report, members: Vec<Member>) -> Config {
     if !shops.is_empty() {
         config.shops = shops;
     }
+    for account in &accounts {
+        if let (Some(table), Some(merchant)) = (order_tables.get_mut(&account.value.shop), account.value.merchant()) {
+            table.merchants.insert(merchant);
+        }
+    }
+    config.order_tables = order_tables.into_iter().map(|(shop, table)| (shop, Arc::new(table))).collect();
     config.accounts = accounts.into_iter().map(|told| told.value).collect();
     config.effects = rules.into_iter().map(|rule| rule.rule).collect();
     config.sinks = sinks.into_iter().map(|told| told.value).collect();
@@ -418,15 +431,19 @@ fn log(mut section: Section<'_>) -> Log {
     Log { format, level: level.unwrap_or(default.level) }
 }
 
-fn shops(found: Vec<(Told<String>, Section<'_>)>) -> Vec<Shop> {
-    let mut shops = Vec::new();
-    for (name, section) in found {
-        if name_is_good(section.report, "shop", &name) {
-            shops.extend(Shop::new(name.value));
+fn shops(found: Vec<(Told<String>, Section<'_>)>) -> (Vec<Shop>, BTreeMap<Shop, OwnTable>) {
+    let (mut shops, mut order_tables) = (Vec::new(), BTreeMap::new());
+    for (name, mut section) in found {
+        let table = order_table::read(&mut section);
+        if name_is_good(section.report, "shop", &name)
+            && let Ok(shop) = Shop::new(name.value)
+        {
+            order_tables.extend(table.map(|table| (shop.clone(), table)));
+            shops.push(shop);
         }
         section.finish();
     }
-    shops
+    (shops, order_tables)
 }
 
 /// Names of ours are in URLs, variables and keys, so they are plain.

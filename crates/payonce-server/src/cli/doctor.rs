@@ -1,11 +1,12 @@
 //! `payonce doctor`: looks at everything that callbacks will depend on, before they come.
 //!
 //! Here: the list of examinations, the table, the exit code. What is looked at: `doctor/keys` (keys and
-//! secrets), `doctor/machine` (clock, database, disk), `doctor/reach` (addresses, notify URLs, sinks).
+//! secrets), `doctor/machine` (clock, database, disk), `doctor/order_table` (the shops' own tables), `doctor/reach` (addresses, notify URLs, sinks).
 //! It changes nothing. No secret is shown; public keys are shown by fingerprint.
 
 mod keys;
 mod machine;
+mod order_table;
 mod reach;
 
 use clap::Args;
@@ -119,6 +120,7 @@ impl Doctor {
         keys::examine(&mut findings, config, now);
         machine::clock(&mut findings, config, now);
         machine::database(&mut findings, config).await;
+        order_table::examine(&mut findings, config).await;
         reach::examine(&mut findings, config);
         reach::sinks(&mut findings, config, self.online).await;
         Ok(findings)

@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use payonce::own_table::Word;
 use zeroize::Zeroizing;
 
 use super::{
@@ -134,6 +135,27 @@ impl<'a> Section<'a> {
             }
         }
         texts
+    }
+
+    /// Texts and whole numbers in a list; one alone will do.
+    pub(super) fn words(&mut self, key: &'static str) -> Vec<Told<Word>> {
+        let Some(member) = self.take(key) else { return Vec::new() };
+        let items = match member.node.value {
+            Value::List(items) => items,
+            _ => vec![member.node],
+        };
+        let word = |item: Node| {
+            let value = match &item.value {
+                Value::Text(text) if !text.trim().is_empty() => Word::Text(text.to_string()),
+                Value::Integer(number) => Word::Integer(*number),
+                _ => {
+                    self.wrong_type(key, &item, "a text or a whole number", "\"…\"");
+                    return None;
+                }
+            };
+            Some(Told { value, place: item.place })
+        };
+        items.into_iter().filter_map(word).collect()
     }
 
     pub(super) fn flag(&mut self, key: &'static str, default: bool) -> bool {

@@ -76,6 +76,20 @@ pub(super) const ALL: &[&str] = &[
     "late_payment",
     "format",
     "level",
+    "order_table",
+    "table",
+    "order_no",
+    "amount",
+    "amount_unit",
+    "status",
+    "pending",
+    "paid",
+    "closed",
+    "refunded",
+    "paid_at",
+    "paid_at_as",
+    "trade_no",
+    "currency",
 ];
 
 /// The word that was probably meant: at most a third of its letters away, and at most three.

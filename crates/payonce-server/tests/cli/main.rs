@@ -10,6 +10,7 @@ mod doctor;
 mod help;
 mod init;
 mod manual;
+mod order_table;
 mod secrecy;
 mod serve;
 mod support;

@@ -9,6 +9,7 @@ mod connections;
 mod effects;
 mod logs;
 mod orders;
+mod own_table;
 mod queries;
 mod races;
 mod repeats;

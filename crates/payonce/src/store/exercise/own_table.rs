@@ -1,7 +1,7 @@
 //! The user's own order table, like the ones people have: theirs and ours in one transaction.
 //!
-//! Here: the table on each engine, and the cases. Statuses as texts, an amount in yuan as DECIMAL, a collation that
-//! folds case.
+//! Here: the table on each engine (statuses as texts, an amount in yuan as DECIMAL, a collation that folds case),
+//! and the cases. Not here: what a pure rule says (`decide`).
 
 use std::sync::Arc;
 

@@ -3,6 +3,8 @@
 //! A column of theirs is compared with literals only, never with a column of a JSON array: between columns of two
 //! collations there is no comparison (error 1267), and another column's type would keep their index from being
 //! used. So a statement takes so many rows, not all of them.
+//!
+//! Here: the verbs. Not here: the statements' texts (`own_table`).
 
 use sqlx::{
     AssertSqlSafe, MySql, MySqlConnection,

@@ -1,4 +1,6 @@
 //! The user's own table in PostgreSQL: in payonce's database, in any schema of it.
+//!
+//! Here: the verbs. Not here: the statements' texts (`own_table`).
 
 use sqlx::{
     AssertSqlSafe, Encode, PgConnection, Postgres, Type,

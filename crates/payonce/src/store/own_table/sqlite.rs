@@ -1,4 +1,6 @@
 //! The user's own table in SQLite: it lives in the same file.
+//!
+//! Here: the verbs. Not here: the statements' texts (`own_table`).
 
 use sqlx::{AssertSqlSafe, SqliteConnection, sqlite::SqliteRow};
 
