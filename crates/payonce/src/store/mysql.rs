@@ -23,8 +23,8 @@ use crate::{
     order::{Attempt, Number, Order, OrderId},
     statement::Statement,
     store::{
-        AttemptUpdate, Counts, Effect, EffectFilter, EffectState, Evidence, Finished, FlowRow, Held, KeyId, KeyRow,
-        Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json,
+        AttemptUpdate, Counts, Effect, EffectFilter, Evidence, Finished, FlowRow, Held, KeyId, KeyRow, Lease, Ledger,
+        OrderUpdate, OrderView, Outbox, Repeat, Views, json,
         rows::{self, Cells},
         server::{ANSWER, within},
     },
@@ -122,6 +122,8 @@ macro_rules! effect_columns {
          e.after, e.tries, e.due_at, e.last_error, e.created_at, e.done_at"
     };
 }
+
+mod lease;
 
 /// The columns of a callback, unfolded; a body is text, or hexadecimal digits.
 macro_rules! evidence {
@@ -364,68 +366,6 @@ impl Ledger for MySqlConnection {
     }
 }
 
-/// Effects to lease: the ready ones that are due, then those whose lease has run out.
-macro_rules! to_lease {
-    ($state:literal, $due:literal, $and:literal) => {
-        concat!(
-            "SELECT ",
-            effect_columns!(),
-            " FROM payonce_effect AS e FORCE INDEX (payonce_effect_open)
-              WHERE e.state = '",
-            $state,
-            "' AND e.sink = ? AND e.",
-            $due,
-            " <= ? + ",
-            shift!("?"),
-            $and,
-            " ORDER BY e.due_at LIMIT ? FOR UPDATE SKIP LOCKED"
-        )
-    };
-}
-
-async fn lease_some(connection: &mut MySqlConnection, lease: &Lease) -> Result<Vec<Effect>, Error> {
-    const READY: &str = to_lease!(
-        "ready",
-        "due_at",
-        " AND (e.after IS NULL OR EXISTS (
-               SELECT 1 FROM payonce_effect AS b WHERE b.effect_key = e.after AND b.state = 'done'))"
-    );
-    const EXPIRED: &str = to_lease!("leased", "lease_until", "");
-    const LEASE: &str = concat!(
-        "UPDATE ",
-        array!("e": long),
-        " STRAIGHT_JOIN payonce_effect AS e FORCE INDEX (PRIMARY) ON e.effect_key = j.e
-          SET e.state = 'leased', e.lease_token = ?, e.tries = e.tries + 1, e.lease_until = ? + ",
-        shift!("?")
-    );
-    let mut claimed: Vec<Effect> = Vec::new();
-    for sql in [READY, EXPIRED] {
-        let limit = lease.limit - claimed.len() as i64;
-        if limit > 0 {
-            let now = lease.now.0;
-            let query = query(sql).bind(lease.sink.as_bytes().to_vec()).bind(now).bind(now).bind(limit);
-            let found = fetch(connection, "look for effects to claim", query).await?;
-            claimed.extend(found.iter().map(rows::effect).collect::<Result<Vec<_>, _>>()?);
-        }
-    }
-    if claimed.is_empty() {
-        return Ok(claimed);
-    }
-    let keys: Vec<serde_json::Value> =
-        claimed.iter().map(|effect| serde_json::json!({ "e": effect.key.as_str() })).collect();
-    let query = query(LEASE)
-        .bind(serde_json::Value::Array(keys).to_string())
-        .bind(lease.token.as_bytes().to_vec())
-        .bind(lease.until.0)
-        .bind(lease.now.0);
-    execute(connection, "claim effects", query).await?;
-    for effect in &mut claimed {
-        effect.state = EffectState::Leased;
-        effect.tries += 1;
-    }
-    Ok(claimed)
-}
-
 impl Outbox for MySqlConnection {
     async fn has_due(&mut self, lease: &Lease) -> Result<bool, Error> {
         const SQL: &str = concat!(
@@ -448,7 +388,7 @@ impl Outbox for MySqlConnection {
     /// In a transaction of its own: without RETURNING, what was locked is read first and leased then.
     async fn claim(&mut self, lease: &Lease) -> Result<Vec<Effect>, Error> {
         self.begin().await?;
-        match lease_some(self, lease).await {
+        match lease::some(self, lease).await {
             Ok(claimed) => self.commit().await.map(|()| claimed),
             Err(error) => {
                 if !error.is_lost() {
