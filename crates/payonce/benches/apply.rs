@@ -14,10 +14,9 @@ use payonce::{
     ids::{AccountName, Merchant, OrderKind, OrderNo, OutTradeNo, Shop, TradeNo},
     money::Money,
     notice::{Fact, Notice, Source},
-    order::{Number, OrderId},
-    register::Registration,
+    order::{Attempt, AttemptState, Number, Order, OrderId, OrderStatus},
     rules::{EffectRule, Event, Rules},
-    store::{Database, Evidence, Store, sqlite::SqliteOptions},
+    store::{Database, Engine, Evidence, Ledger, Store, sqlite::SqliteOptions},
     time::Micros,
 };
 use sqlx::SqliteConnection;
@@ -27,15 +26,40 @@ fn number(index: usize) -> Number {
     Number { merchant: Merchant::of("WXPAY", "1900000001").unwrap(), out_trade_no }
 }
 
-fn registration(index: usize) -> Registration {
-    Registration {
+fn order(index: usize) -> Order {
+    Order {
         id: OrderId { shop: Shop::default_shop(), order_no: OrderNo::new(format!("PO20260102{index:010}")).unwrap() },
         kind: OrderKind::new("goods").unwrap(),
         money: Money::cny(100).unwrap(),
-        attempts: [(number(index), 100)].into(),
+        status: OrderStatus::Pending,
+        paid: 0,
+        refunded: 0,
+        unapplied: 0,
+        version: 0,
+        closed_at: None,
+        paid_at: None,
+        created_at: Micros::now(),
         meta: r#"{"sku":"S1"}"#.to_owned(),
-        now: Micros::now(),
     }
+}
+
+fn attempt(index: usize) -> Attempt {
+    Attempt {
+        number: number(index),
+        order: Some(order(index).id),
+        amount: Some(100),
+        state: AttemptState::Open,
+        closed_at: None,
+    }
+}
+
+/// Registers in bulk, beside what is measured.
+async fn register(options: &SqliteOptions, from: usize, to: usize) {
+    let mut connection = <SqliteConnection as Engine>::connect(options).await.unwrap();
+    connection.begin().await.unwrap();
+    connection.insert_attempts(&(from..to).map(attempt).collect::<Vec<_>>()).await.unwrap();
+    connection.insert_orders(&(from..to).map(order).collect::<Vec<_>>()).await.unwrap();
+    connection.commit().await.unwrap();
 }
 
 fn delivery(index: usize, account: &AccountName, body: &[u8]) -> Delivery {
@@ -90,18 +114,18 @@ async fn run() {
     };
     let rules = Rules { effects: vec![rule("ship"), rule("points")], ..Rules::default() };
     Database::<SqliteConnection>::migrate(&options).await.unwrap();
-    let database = Database::<SqliteConnection>::open(options, Arc::new(rules)).await.unwrap();
+    let database = Database::<SqliteConnection>::open(options.clone(), Arc::new(rules)).await.unwrap();
     let account = AccountName::new("a").unwrap();
     let body = "b".repeat(1000).into_bytes();
     println!("batch   unique/s   cpu us   repeated/s   cpu us");
     let mut next = 0;
-    for size in [1, 8, 32, 128, 512] {
-        let rounds = (20_000 / size).clamp(20, 2_000);
+    // `cargo bench -p payonce --bench apply -- 128` measures one size.
+    let only: Option<usize> = std::env::args().nth(1).and_then(|size| size.parse().ok());
+    for size in [1, 8, 32, 128, 512].into_iter().filter(|size| only.is_none_or(|only| only == *size)) {
+        let rounds = (40_000 / size).clamp(20, 2_000);
         let from = next;
         next += rounds * size;
-        for index in from..next {
-            database.register(&registration(index)).await.unwrap().unwrap();
-        }
+        register(&options, from, next).await;
         let mut rates = Vec::new();
         for _ in 0..2 {
             let (start, cpu) = (Instant::now(), cpu_ticks());

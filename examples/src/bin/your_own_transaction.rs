@@ -13,7 +13,7 @@ use payonce::{
     ids::{AccountName, Merchant, OrderKind, OrderNo, OutTradeNo, Shop},
     money::Money,
     order::{Number, OrderId},
-    outcome::{Outcome, Verdict},
+    outcome::{Disposition, Outcome, Verdict},
     register::{Registration, register_in},
     rules::Rules,
     store::{Engine, sqlite::SqliteOptions},
@@ -98,8 +98,9 @@ async fn handle(
     let batch = Batch::of(vec![Delivery { notices: belief.notices, evidence: None, keep: false }], now);
     let mut tx = db.begin_with("BEGIN IMMEDIATE").await?;
     let pending = apply(&mut tx, &batch, rules).await?;
-    // Yours, once: only the copy that was applied gives the seat. An `Err` before `commit` undoes both.
-    if matches!(pending.outcomes()[0][..], [Outcome::Applied(_)]) {
+    // Yours, once: only the copy that was applied, and whose money fits, gives the seat. An `Err` before
+    // `commit` undoes both.
+    if matches!(pending.outcomes()[0][..], [Outcome::Applied(Disposition::Fits)]) {
         sqlx::query("INSERT INTO seat VALUES ('12F', 'T20260102-0001')").execute(&mut *tx).await?;
     }
     let committed = pending.commit(tx).await?;

@@ -205,9 +205,11 @@ impl Ledger for SqliteConnection {
             INSERT INTO payonce_effect (effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload,
                                         state, after, tries, due_at, created_at)
             SELECT value->>'e', value->>'m', value->>'k', value->>'s', value->>'o', value->>'ev', value->>'na',
-                   value->>'si', value->>'pa', 'ready', value->>'af', 0, value->>'du', value->>'cr'
+                   value->>'si', CAST(substr(?2, value->>'pp', value->>'pl') AS TEXT), 'ready', value->>'af', 0,
+                   value->>'du', value->>'cr'
             FROM jsonb_each(?1)";
-        execute(self, "insert effects", query(SQL).bind(json::effects(effects))).await.map(drop)
+        let rows = json::apart::effects(effects);
+        execute(self, "insert effects", query(SQL).bind(rows.array).bind(rows.bytes)).await.map(drop)
     }
 
     async fn hold(&mut self, notices: &[Held]) -> Result<(), Error> {
@@ -236,26 +238,28 @@ impl Ledger for SqliteConnection {
     async fn keep(&mut self, evidence: &[Evidence]) -> Result<(), Error> {
         const SQL: &str = "\
             INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
-            SELECT value->>'id', value->>'ac', value->>'at', value->>'h',
-                   coalesce(CAST(value->>'b' AS BLOB), unhex(value->>'x')), value->>'bh', value->>'v', value->>'ki'
+            SELECT value->>'id', value->>'ac', value->>'at', CAST(substr(?2, value->>'hp', value->>'hl') AS TEXT),
+                   substr(?2, value->>'bp', value->>'bl'), value->>'bh', value->>'v', value->>'ki'
             FROM jsonb_each(?1)";
-        execute(self, "keep callbacks", query(SQL).bind(json::evidence(evidence))).await.map(drop)
+        let rows = json::apart::evidence(evidence);
+        execute(self, "keep callbacks", query(SQL).bind(rows.array).bind(rows.bytes)).await.map(drop)
     }
 
     async fn keep_unbelieved(&mut self, evidence: &[Evidence], per_hour: i64) -> Result<(), Error> {
         const SQL: &str = "\
             INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
-            SELECT value->>'id', value->>'ac', value->>'at', value->>'h',
-                   coalesce(CAST(value->>'b' AS BLOB), unhex(value->>'x')), value->>'bh', value->>'v', value->>'ki'
+            SELECT value->>'id', value->>'ac', value->>'at', CAST(substr(?2, value->>'hp', value->>'hl') AS TEXT),
+                   substr(?2, value->>'bp', value->>'bl'), value->>'bh', value->>'v', value->>'ki'
             FROM jsonb_each(?1)
             WHERE NOT EXISTS (SELECT 1 FROM payonce_callback AS c WHERE c.account = value->>'ac'
                               AND c.body_hash = value->>'bh' AND c.verdict <> 'booked')
               AND (SELECT count(*) FROM payonce_callback AS c WHERE c.account = value->>'ac'
-                   AND c.verdict <> 'booked' AND c.received_at > value->>'at' - 3600000000) < ?2";
+                   AND c.verdict <> 'booked' AND c.received_at > value->>'at' - 3600000000) < ?3";
         // One by one, so that each statement sees what the one before kept.
         for one in evidence {
-            let array = json::evidence(std::slice::from_ref(one));
-            execute(self, "keep a message that was not believed", query(SQL).bind(array).bind(per_hour)).await?;
+            let rows = json::apart::evidence(std::slice::from_ref(one));
+            let query = query(SQL).bind(rows.array).bind(rows.bytes).bind(per_hour);
+            execute(self, "keep a message that was not believed", query).await?;
         }
         Ok(())
     }
