@@ -65,8 +65,9 @@ impl Case {
         if own.state == OwnState::Closed {
             return closed;
         }
-        // With a payment in our books the order is ours to follow, whatever they made of it.
-        if own.state == OwnState::Pending || self.payments.iter().any(|payment| payment.disposition.counts()) {
+        // With a payment that was ours to see to the order is ours to follow, whatever they made of it.
+        let is_ours = self.payments.iter().any(|payment| payment.disposition == Disposition::Fits);
+        if own.state == OwnState::Pending || is_ours {
             return Stance::Open;
         }
         let theirs = own.trade_no.as_deref();

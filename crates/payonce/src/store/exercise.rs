@@ -77,6 +77,8 @@ macro_rules! exercise {
             registration_and_their_row_agree,
             integers_are_mapped_like_texts,
             their_table_is_described,
+            an_enum_and_an_instant_are_written,
+            their_program_works_in_the_same_rows,
             a_taken_key_is_a_conflict,
             a_stale_condition_affects_no_row,
             a_stale_hold_loses,

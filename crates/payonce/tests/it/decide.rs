@@ -7,6 +7,7 @@ use payonce::{
     notice::{Fact, Notice},
     order::{Attempt, AttemptState, Order, OrderStatus},
     outcome::{Disposition, HoldReason},
+    own_table::{OwnOrder, OwnState},
     rules::{Event, LatePolicy},
 };
 
@@ -120,6 +121,57 @@ fn the_table_of_order_arithmetic() {
     for row in TABLE.trim().lines() {
         let (facts, want) = row.split_once('=').unwrap();
         assert_eq!(run(&mut case(), facts.trim(), LatePolicy::Refund), want.trim(), "{row}");
+    }
+}
+
+/// Left: what the shop's own table says (state, `known` if payonce had the order before, its transaction or `-`), then
+/// the facts. Right: as above.
+const OWN: &str = "
+pending new - 100: pay A T1 100                = fits order.paid 100 | PAID 100-0+0
+pending known - 100: pay A T1 99               = mismatched payment.mismatched 99 | PENDING 0-0+99
+pending known - 101: pay A T1 100              = mismatched payment.mismatched 100 | PENDING 0-0+100
+pending known - ?: pay A T1 100                = mismatched payment.mismatched 100 | PENDING 0-0+100
+closed new - 100: pay A T1 100                 = late payment.late 100 | CLOSED 0-0+100
+closed known T1 100: pay A T1 100              = late payment.late 100 | CLOSED 0-0+100
+closed known - 100: pay B T1 60, pay C T2 40   = late payment.late 40 | CLOSED 0-0+100
+paid new - 100: pay A T1 100                   = adopted | PAID 100-0+0
+paid known - 100: pay A T1 100                 = adopted | PAID 100-0+0
+paid known T1 100: pay A T1 100                = adopted | PAID 100-0+0
+paid known T9 100: pay A T1 100                = late payment.surplus 100 | PENDING 0-0+100
+paid known T9 100: pay A T1 100, pay A T9 100  = adopted | PAID 100-0+100
+paid new - 100: pay A T1 99                    = mismatched payment.mismatched 99 | PENDING 0-0+99
+paid new - 100: pay A T1 100, pay A T2 100     = fits payment.surplus 100 | PAID 200-0+0
+paid new - 100: pay B T1 60, pay C T2 40       = adopted | PAID 100-0+0
+paid new - 100: pay A T1 100, refund A T1 R 30 = adopted order.refunded 30 | PARTIALLY_REFUNDED 100-30+0
+refunded new - 100: pay A T1 100               = late payment.late 100 | CLOSED 0-0+100
+refunded new T1 100: pay A T1 100              = adopted | PAID 100-0+0
+other new - 100: pay A T1 100                  = adopted | PAID 100-0+0
+other known - 100: pay A T1 100                = fits order.paid 100 | PAID 100-0+0
+other known T1 100: pay A T1 100               = adopted | PAID 100-0+0
+other known T9 100: pay A T1 100               = late payment.surplus 100 | PENDING 0-0+100
+";
+
+#[test]
+fn the_table_of_the_shops_own_rows() {
+    for row in OWN.trim().lines() {
+        let (left, want) = row.split_once('=').unwrap();
+        let (own, facts) = left.split_once(": ").unwrap();
+        let [state, known, trade_no, fen] = own.split(' ').collect::<Vec<_>>()[..] else { panic!("{row}") };
+        let states = [
+            ("pending", OwnState::Pending),
+            ("closed", OwnState::Closed),
+            ("paid", OwnState::Paid),
+            ("refunded", OwnState::Refunded),
+            ("other", OwnState::Other),
+        ];
+        let own = OwnOrder {
+            state: states.iter().find(|(word, _)| *word == state).unwrap().1,
+            money: fen.parse().ok().map(|fen| Money::cny(fen).unwrap()),
+            trade_no: Some(trade_no.to_owned()).filter(|text| text != "-"),
+            is_known: known == "known",
+        };
+        let said = run(&mut Case { own: Some(own), ..case() }, facts.trim(), LatePolicy::Refund);
+        assert_eq!(said, want.trim(), "{row}");
     }
 }
 

@@ -416,3 +416,88 @@ pub async fn their_table_is_described<E: Engine>(options: E::Options) {
     let nothing = OwnTable { table: TableName::new("t_nothing").unwrap(), ..table() };
     assert!(story.database.own_schema(&nothing).await.unwrap().columns.is_empty());
 }
+
+/// An ENUM, and a time with a zone.
+pub async fn an_enum_and_an_instant_are_written<E: Engine>(options: E::Options) {
+    let name = |text| Identifier::new(text).unwrap();
+    let mapping = OwnTable {
+        table: TableName::new("t_enum").unwrap(),
+        order_no: name("no"),
+        amount: name("total"),
+        amount_unit: AmountUnit::Fen,
+        paid_at: Some((name("paid"), TimeForm::Timestamp)),
+        trade_no: None,
+        ..table()
+    };
+    let story = open_with::<E>(options, mapped(mapping.clone())).await;
+    let words = "('NEW', 'WAIT_PAY', 'PAID', 'CANCELLED', 'EXPIRED', 'REFUNDED', 'SHIPPED')";
+    let (status, instant, same) = match E::NAME {
+        "sqlite" => ("TEXT".to_owned(), "TEXT", "paid = '2026-01-01 19:04:07'"),
+        "postgres" => {
+            say(&story, &format!("CREATE TYPE t_status AS ENUM {words}")).await;
+            ("t_status".to_owned(), "timestamptz", "extract(epoch FROM paid) = 1767294247")
+        }
+        _ => (format!("ENUM{words}"), "TIMESTAMP NULL", "UNIX_TIMESTAMP(paid) = 1767294247"),
+    };
+    let text =
+        format!("CREATE TABLE t_enum (no VARCHAR(40) PRIMARY KEY, total BIGINT, status {status}, paid {instant})");
+    say(&story, &text).await;
+    say(&story, "INSERT INTO t_enum (no, total, status) VALUES ('E1', 100, 'WAIT_PAY'), ('E2', 100, 'SHIPPED')").await;
+    assert_eq!(story.pay("E1", "T1", 100).await, FITS);
+    assert_eq!(story.pay("E2", "T2", 100).await, ADOPTED);
+    let paid = format!("UPDATE t_enum SET status = 'PAID' WHERE no = 'E1' AND status = 'PAID' AND {same}");
+    assert_eq!(say(&story, &paid).await, 1);
+    let schema = story.database.own_schema(&mapping).await.unwrap();
+    let status = schema.columns.iter().find(|column| column.name == "status").unwrap();
+    assert_eq!(status.words.len(), if E::NAME == "sqlite" { 0 } else { 7 }, "{status:?}");
+}
+
+/// Two gateways with the same callbacks, and the shop's program at work in the same rows.
+pub async fn their_program_works_in_the_same_rows<E: Engine>(options: E::Options) {
+    const ORDERS: usize = 60;
+    let story = open::<E>(options).await;
+    let name = |index: usize| format!("R{index:02}");
+    for index in 0..ORDERS {
+        insert(&story, &name(index), "1.00", if index % 2 == 0 { "NEW" } else { "WAIT_PAY" }).await;
+    }
+    let gateway = async || {
+        let rules = Arc::new(story.rules.clone());
+        let database = crate::store::Database::<E>::open(story.options.clone(), rules).await.unwrap();
+        for some in (0..ORDERS).collect::<Vec<_>>().chunks(7) {
+            let one = |index: &usize| story.delivery(story.payment(&name(*index), &format!("T{index}"), 100));
+            let batch = Batch::of(some.iter().map(one).collect(), story.now());
+            let booked = database.book(&batch).await.unwrap();
+            assert!(booked.outcomes().iter().flatten().all(|outcome| !matches!(outcome, Outcome::Undecided)));
+        }
+    };
+    let shop = async || {
+        let mut connection = E::connect(&story.options).await.unwrap();
+        let mut cancelled = 0;
+        for index in (0..ORDERS).rev() {
+            let (from, to) = if index % 3 == 0 { ("'NEW', 'WAIT_PAY'", "CANCELLED") } else { ("'PAID'", "SHIPPED") };
+            let order = name(index);
+            let text = format!("UPDATE t_order SET status = '{to}' WHERE order_sn = '{order}' AND status IN ({from})");
+            let statement = Statement::parse(&text, None).unwrap();
+            let affected = connection.run_statement(&statement, "{}").await.unwrap();
+            cancelled += if index % 3 == 0 { affected } else { 0 };
+        }
+        cancelled
+    };
+    let ((), (), cancelled) = futures_util::future::join3(gateway(), gateway(), shop()).await;
+    let mut late = 0;
+    for index in 0..ORDERS {
+        let view = story.view(&name(index)).await;
+        assert_eq!(view.flow.len(), 1, "{index}");
+        let (status, trade_no) = theirs(&story, &name(index)).await;
+        let disposition = view.flow[0].row.disposition;
+        late += u64::from(disposition == Disposition::Late);
+        match (status.as_str(), disposition) {
+            ("PAID" | "SHIPPED", Disposition::Fits) => {
+                assert_eq!((view.effects.len(), trade_no), (2, Some(format!("T{index}"))));
+            }
+            ("CANCELLED", Disposition::Late) => assert_eq!((view.effects.len(), trade_no), (1, None)),
+            other => panic!("{index}: {other:?}"),
+        }
+    }
+    assert_eq!(late, cancelled);
+}
