@@ -15,7 +15,7 @@ use super::{execute, fetch, query, say};
 use crate::{
     error::Error,
     store::{
-        Engine,
+        Engine, Ledger,
         rows::Cells,
         server::{ANSWER, CONNECT, Clock, ServerOptions, TRUSTED_IDLE, within},
     },
@@ -33,20 +33,28 @@ const SETTINGS: &str = "\
 struct Dialect {
     bounded: &'static str,
     patient: &'static str,
+    /// How often to try a migration again: OceanBase may show one session's tables and commits to another a
+    /// little late, although that other waited for the lock.
+    tries: u32,
 }
 
 const MARIADB: Dialect = Dialect {
     bounded: "SET SESSION max_statement_time = 4, idle_write_transaction_timeout = 5",
     patient: "SET SESSION max_statement_time = 0, idle_write_transaction_timeout = 0",
+    tries: 1,
 };
 
 /// It bounds neither writes nor idle transactions.
-const MYSQL: Dialect =
-    Dialect { bounded: "SET SESSION max_execution_time = 4000", patient: "SET SESSION max_execution_time = 0" };
+const MYSQL: Dialect = Dialect {
+    bounded: "SET SESSION max_execution_time = 4000",
+    patient: "SET SESSION max_execution_time = 0",
+    tries: 1,
+};
 
 const OCEANBASE: Dialect = Dialect {
     bounded: "SET SESSION ob_query_timeout = 4000000, ob_trx_lock_timeout = 3000000, ob_trx_idle_timeout = 5000000",
     patient: "SET SESSION ob_query_timeout = 3600000000, ob_trx_idle_timeout = 3600000000",
+    tries: 50,
 };
 
 async fn dialect(connection: &mut MySqlConnection) -> Result<Dialect, Error> {
@@ -97,6 +105,25 @@ async fn lock(connection: &mut MySqlConnection) -> Result<(), Error> {
 async fn unlock(connection: &mut MySqlConnection) -> Result<(), Error> {
     const SQL: &str = "SELECT RELEASE_LOCK(CONCAT('payonce:', MD5(DATABASE())))";
     execute(connection, "migrate", query(SQL)).await.map(drop)
+}
+
+/// Under the lock; the migrations that had been applied before.
+async fn bring_up_to_date(connection: &mut MySqlConnection) -> Result<Vec<i64>, Error> {
+    const TABLE: &str = "payonce_migrations";
+    let failed = |error: sqlx::migrate::MigrateError| Error::permanent(format!("migrate: {error}"));
+    let migrations = MIGRATIONS.iter().map(|&(version, name, sql)| {
+        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    });
+    let mut migrator = Migrator::with_migrations(migrations.collect());
+    migrator.dangerous_set_table_name(TABLE);
+    migrator.set_locking(false);
+    connection.ensure_migrations_table(TABLE).await.map_err(failed)?;
+    // DDL commits by itself, so a migration can break off half-way. Its statements may be run again, and nobody
+    // else is at it.
+    say(connection, "migrate", "DELETE FROM payonce_migrations WHERE success = FALSE").await?;
+    let before = connection.list_applied_migrations(TABLE).await.map_err(failed)?;
+    migrator.run_direct(None, connection, false).await.map_err(failed)?;
+    Ok(before.iter().map(|applied| applied.version).collect())
 }
 
 /// What a server's settings mean for an acknowledgement; `value` gives a global variable, if it has it.
@@ -159,38 +186,24 @@ impl Engine for MySqlConnection {
     }
 
     async fn migrate(&mut self) -> Result<Vec<i64>, Error> {
-        const TABLE: &str = "payonce_migrations";
-        let failed = |error: sqlx::migrate::MigrateError| Error::permanent(format!("migrate: {error}"));
-        let migrations = MIGRATIONS.iter().map(|&(version, name, sql)| {
-            Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
-        });
-        let mut migrator = Migrator::with_migrations(migrations.collect());
-        migrator.dangerous_set_table_name(TABLE);
-        migrator.set_locking(false);
         let dialect = dialect(self).await?;
         say(self, "migrate", dialect.patient).await?;
         lock(self).await?;
-        self.ensure_migrations_table(TABLE).await.map_err(failed)?;
-        let mut tries = 0;
+        let mut tries = 1;
         let before = loop {
-            // DDL commits by itself, so a migration can break off half-way. Its statements may be run again, and
-            // nobody else is at it: we hold the lock.
-            say(self, "migrate", "DELETE FROM payonce_migrations WHERE success = FALSE").await?;
-            let before = self.list_applied_migrations(TABLE).await.map_err(failed)?;
-            match migrator.run_direct(None, self, false).await {
-                Ok(()) => break before,
-                // seekdb may show a commit a little late: the one before us has just ended.
-                Err(sqlx::migrate::MigrateError::Dirty(_)) if tries < 50 => {
-                    tries += 1;
+            match bring_up_to_date(self).await {
+                Ok(before) => break before,
+                Err(error) if tries >= dialect.tries => return Err(error),
+                Err(_) => {
+                    Ledger::rollback(self).await?;
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
-                Err(error) => return Err(failed(error)),
             }
+            tries += 1;
         };
         unlock(self).await?;
         say(self, "migrate", dialect.bounded).await?;
-        let known: Vec<i64> = before.iter().map(|applied| applied.version).collect();
-        Ok(MIGRATIONS.iter().map(|&(version, ..)| version).filter(|version| !known.contains(version)).collect())
+        Ok(MIGRATIONS.iter().map(|&(version, ..)| version).filter(|version| !before.contains(version)).collect())
     }
 
     async fn doubts(&mut self) -> Result<Vec<String>, Error> {
