@@ -175,7 +175,7 @@ impl Code {
             Self::InvalidRequest => {
                 "A field or parameter is unknown, missing, or has no acceptable value; the message names it and its position."
             }
-            Self::TooLarge => "The body is larger than `limits.body_bytes`.",
+            Self::TooLarge => "The body is larger than `max_body_bytes` in `[server]`.",
             Self::BodyTimeout => "The body did not arrive in time, or broke off. Send the request again.",
             Self::UnknownAccount => "No account of this name is configured.",
             Self::AccountOfOtherShop => {

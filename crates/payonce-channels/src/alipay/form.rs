@@ -111,11 +111,13 @@ mod tests {
 
     use super::*;
 
-    fn pairs(body: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, FormError> {
+    type Pair = (Vec<u8>, Vec<u8>);
+
+    fn pairs(body: &[u8]) -> Result<Vec<Pair>, FormError> {
         parse(body).map(|form| form.pairs)
     }
 
-    fn pair(name: &[u8], value: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    fn pair(name: &[u8], value: &[u8]) -> Pair {
         (name.to_vec(), value.to_vec())
     }
 

@@ -1,7 +1,9 @@
 //! `payonce doctor`: looks at everything that callbacks will depend on, before they come.
 //!
-//! Here: the list of examinations, the table, the exit code. What is looked at: `doctor/keys` (keys and
-//! secrets), `doctor/machine` (clock, database, disk), `doctor/order_table` (the shops' own tables), `doctor/reach` (addresses, notify URLs, sinks).
+//! Here: the list of examinations, the table, the exit code. Not here: what is looked at, which is in
+//! `doctor/keys` (keys and secrets), `doctor/machine` (clock, database, disk), `doctor/order_table` (the shops'
+//! own tables) and `doctor/reach` (addresses, notify URLs, sinks).
+//!
 //! It changes nothing. No secret is shown; public keys are shown by fingerprint.
 
 mod keys;

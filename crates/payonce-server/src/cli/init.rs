@@ -1,6 +1,7 @@
 //! `payonce init`: a configuration to begin with, and a folder for keys.
 //!
-//! Here: the files that are written, and the next steps. It asks nothing and never replaces a secret.
+//! Here: the files that are written, and the next steps. Not here: what a setting means (`config`), whether
+//! the result is right (`doctor`). It asks nothing and never replaces a secret.
 
 use std::{
     fs, io,

@@ -1,4 +1,7 @@
 //! `payonce migrate`: brings the database's tables up to date.
+//!
+//! Here: asking for it, and saying what was done. Not here: the tables (`crates/payonce/migrations`) and how
+//! they are applied (`payonce::store`).
 
 use clap::Args;
 use payonce::store::{Database, sqlite::SqliteOptions};

@@ -1,5 +1,8 @@
 //! `POST /api/accounts/{account}/query-answer`: the shop's own query code hands in what the platform answered.
 //!
+//! Here: reading the request, and what the shop is told about it. Not here: believing the answer
+//! (`payonce-channels`), booking it (`booking`).
+//!
 //! Body and headers are the platform's signed answer as received; nobody has to believe the shop's reading
 //! of it. It goes through the same batcher as a callback, so whichever is first books, and the other is a
 //! repeat.

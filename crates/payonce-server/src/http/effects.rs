@@ -1,4 +1,7 @@
 //! `/api/effects`: what is owed, and trying a dead effect again.
+//!
+//! Here: reading the request, and an effect as JSON. Not here: delivering (`payonce::worker`), which states
+//! there are (`payonce::store`).
 
 use std::sync::Arc;
 

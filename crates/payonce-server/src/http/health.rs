@@ -1,4 +1,7 @@
 //! Whether the process lives, and whether it should be sent callbacks.
+//!
+//! Here: the two questions, and how long the database may take. Not here: numbers (`metrics`), faults of the
+//! configuration (`payonce doctor`).
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,10 @@
 //! What is counted, under which names, and the page that shows it.
 //!
-//! Here: names, labels, and the one recorder of the process. Labels are bounded: accounts, outcomes and
-//! reasons come from closed sets, and whatever a stranger makes up shares the label `-`.
+//! Here: names, labels, and the one recorder of the process. Not here: when something is counted (where it
+//! happens), and what the batcher and the worker count by themselves (`payonce`).
+//!
+//! Labels are bounded: accounts, outcomes and reasons come from closed sets, and whatever a stranger makes up
+//! shares the label `-`.
 
 use std::{
     sync::{Arc, OnceLock},

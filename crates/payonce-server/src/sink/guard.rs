@@ -1,5 +1,8 @@
 //! Where effects must not go: into the private network, unless that is meant.
 //!
+//! Here: looking names up, and which addresses are private. Not here: whether it is meant (`config`), the
+//! request (`webhook`).
+//!
 //! Names are judged after they are looked up, and the very addresses that were judged are connected to: a
 //! name that changes its address between the look and the connection gains nothing.
 

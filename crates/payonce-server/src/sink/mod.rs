@@ -6,4 +6,5 @@
 mod guard;
 mod webhook;
 
+pub(crate) use guard::is_private;
 pub use webhook::{WebhookConfig, WebhookConfigError, WebhookSink};

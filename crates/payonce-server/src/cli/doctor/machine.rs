@@ -1,4 +1,7 @@
 //! The machine: clock, database file, disk.
+//!
+//! Here: what the machine must offer before callbacks come, and what to do where it does not. Not here: how
+//! findings are shown (`doctor`), the tables themselves (`migrate`).
 
 use std::{
     env, fs,
@@ -30,12 +33,12 @@ const TOLERATED_SECONDS: u64 = 120;
 /// A clock that is wrong refuses every WeChat callback (5 minutes either way).
 pub(super) fn clock(findings: &mut Findings, config: &Config, now: Micros) {
     const AREA: &str = "clock";
-    const TODO: &str =
+    const REMEDY: &str =
         "set the clock and keep it set (NTP, chrony): WeChat callbacks more than 5 minutes off are refused";
     let zone = env::var("TZ").ok().filter(|zone| !zone.is_empty());
     let zone = zone.map(|zone| format!(", TZ={zone}")).unwrap_or_default();
     if now < EARLIEST {
-        findings.fault(AREA, format!("{now} is before this program was written"), TODO);
+        findings.fault(AREA, format!("{now} is before this program was written"), REMEDY);
         return;
     }
     let newest = [env::current_exe().ok(), Some(config.file.clone()), Some(config.database.path.clone())]
@@ -48,7 +51,7 @@ pub(super) fn clock(findings: &mut Findings, config: &Config, now: Micros) {
         && ahead.as_secs() > TOLERATED_SECONDS
     {
         let what = format!("{now} is {} s before {} was written", ahead.as_secs(), path.display());
-        findings.fault(AREA, what, TODO);
+        findings.fault(AREA, what, REMEDY);
         return;
     }
     findings

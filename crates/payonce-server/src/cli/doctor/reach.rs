@@ -1,11 +1,17 @@
 //! Addresses: who can reach us, and whom we can reach.
+//!
+//! Here: the listeners, the notify URLs, and whether sinks take a connection. Not here: delivering, or
+//! judging addresses (`crate::sink`).
 
 use std::{net::IpAddr, time::Duration};
 
 use reqwest::Url;
 
 use super::Findings;
-use crate::config::{Config, HttpSink, SinkSettings};
+use crate::{
+    config::{Config, HttpSink, SinkSettings},
+    sink::is_private,
+};
 
 /// Alipay's limit for a notify URL (facts/alipay.md, 5.4).
 const NOTIFY_URL_MAX: usize = 256;
@@ -86,20 +92,6 @@ fn unreachable(url: &Url) -> Option<String> {
         }
     };
     private.then(|| format!("the private host {host}"))
-}
-
-fn is_private(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => {
-            address.is_loopback() || address.is_private() || address.is_link_local() || address.is_unspecified()
-        }
-        IpAddr::V6(address) => {
-            address.is_loopback()
-                || address.is_unique_local()
-                || address.is_unicast_link_local()
-                || address.is_unspecified()
-        }
-    }
 }
 
 pub(super) async fn sinks(findings: &mut Findings, config: &Config, online: bool) {
