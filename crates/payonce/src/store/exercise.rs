@@ -76,6 +76,7 @@ macro_rules! exercise {
             refunds_and_closings_reach_their_row,
             registration_and_their_row_agree,
             integers_are_mapped_like_texts,
+            without_a_unique_index_only_the_exact_row_is_paid,
             their_table_is_described,
             an_enum_and_an_instant_are_written,
             their_program_works_in_the_same_rows,

@@ -265,6 +265,23 @@ pub async fn a_row_that_comes_later_is_found<E: Engine>(options: E::Options) {
         assert_eq!(status(&story, order).await, "PAID");
     }
     assert_eq!(story.database.counts().await.unwrap().held, 1);
+    // Waiting on both channels: one row of theirs is for both, and one attempt of it belongs to another order.
+    for order in ["O4", "O5"] {
+        assert!(waits(story.pay(order, "T4", 100).await));
+    }
+    assert!(waits(story.book_one(story.on_second_channel(story.payment("O4", "T5", 100))).await));
+    let mut other = story.registration("other", 100);
+    let taken =
+        Number { out_trade_no: story.number("O5").out_trade_no, ..other.attempts.keys().next().unwrap().clone() };
+    assert_ne!(taken, story.number("O5"), "the second channel's");
+    other.attempts = [(taken, 100)].into();
+    story.database.register(&other).await.unwrap().unwrap();
+    insert(&story, "O4", "1.00", "NEW").await;
+    insert(&story, "O5", "1.00", "NEW").await;
+    assert_eq!(story.database.sweep(story.now()).await.unwrap(), 3);
+    let (both, one) = (story.view("O4").await, story.view("O5").await);
+    assert_eq!((both.order.paid, both.attempts.len(), both.held.len()), (200, 2, 0));
+    assert_eq!((one.order.paid, one.attempts.len(), one.held.len()), (100, 1, 0));
 }
 
 /// Their collation finds `o1` for `O1`: that is another order.
@@ -280,6 +297,26 @@ pub async fn a_collation_that_folds_pays_no_other_order<E: Engine>(options: E::O
     }
     assert_eq!(story.pay("Order1a", "T2", 100).await, FITS);
     assert_eq!(theirs(&story, "Order1a").await, ("PAID".to_owned(), Some("T2".to_owned())));
+}
+
+/// Without a unique index there may be rows that only their collation takes for one, and rows that are twice.
+pub async fn without_a_unique_index_only_the_exact_row_is_paid<E: Engine>(options: E::Options) {
+    let loose = OwnTable { table: TableName::new("t_loose").unwrap(), paid_at: None, trade_no: None, ..table() };
+    let story = open_with::<E>(options, mapped(loose)).await;
+    let folding = match E::NAME {
+        "sqlite" => "COLLATE NOCASE",
+        "postgres" => "",
+        _ => "CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
+    };
+    let text =
+        format!("CREATE TABLE t_loose (order_sn VARCHAR(64) {folding}, pay_amount DECIMAL(10, 2), status VARCHAR(16))");
+    say(&story, &text).await;
+    let rows = "('L1', 1, 'NEW'), ('l1', 1, 'NEW'), ('L2', 1, 'NEW'), ('L2', 1, 'NEW')";
+    say(&story, &format!("INSERT INTO t_loose (order_sn, pay_amount, status) VALUES {rows}")).await;
+    assert_eq!(story.pay("L1", "T1", 100).await, FITS);
+    assert!(waits(story.pay("L2", "T2", 100).await), "nobody could say which is meant");
+    assert_eq!(say(&story, "UPDATE t_loose SET status = 'PAID' WHERE status = 'PAID'").await, 1);
+    assert_eq!(say(&story, "UPDATE t_loose SET status = 'NEW' WHERE status = 'NEW'").await, 3);
 }
 
 /// Whichever statement fails, nothing is left in their table or ours.
