@@ -3,7 +3,8 @@
 //! Here: SQL, and how PostgreSQL locks. READ COMMITTED with every transaction; rows are locked by
 //! `SELECT … ORDER BY key FOR UPDATE`, because an UPDATE alone locks in the plan's order. Not here: any
 //! decision, and what a session is (`session`). Functions stand in the order of the traits; the sibling
-//! engines keep it. Every statement takes one JSON array and looks its rows up by an index.
+//! engines keep it. Every statement takes one JSON array, or an array for each column where rows are wide, and
+//! looks its rows up by an index.
 
 use sqlx::{
     Encode, PgConnection, Postgres, Type,
@@ -55,6 +56,11 @@ async fn fetch(connection: &mut PgConnection, what: &str, query: Sql) -> Result<
 
 async fn execute(connection: &mut PgConnection, what: &str, query: Sql) -> Result<u64, Error> {
     Ok(within(ANSWER, what, query.execute(connection)).await?.rows_affected())
+}
+
+/// One array of the wide rows that every callback writes: they unfold at a fraction of what JSON costs.
+fn column<'a, R, T>(rows: &'a [R], cell: impl Fn(&'a R) -> T) -> Vec<T> {
+    rows.iter().map(cell).collect()
 }
 
 /// NULL of a type that the server finds out by itself.
@@ -109,6 +115,29 @@ macro_rules! held_by_number {
             $lock
         )
     };
+}
+
+/// A callback's columns, and the arrays that they come from.
+macro_rules! evidence {
+    () => {
+        "INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)"
+    };
+    (unnest) => {
+        "unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bytea[], $6::text[], $7::text[], $8::text[])
+           AS j(id, ac, at, h, b, bh, v, ki)"
+    };
+}
+
+fn bind_evidence(query: Sql, evidence: &[Evidence]) -> Sql {
+    query
+        .bind(column(evidence, |one| one.id.as_str()))
+        .bind(column(evidence, |one| one.account.as_str()))
+        .bind(column(evidence, |one| one.received_at.0))
+        .bind(column(evidence, |one| one.headers.as_str()))
+        .bind(column(evidence, |one| one.body.as_slice()))
+        .bind(column(evidence, |one| one.body_hash.as_str()))
+        .bind(column(evidence, |one| one.verdict.as_str()))
+        .bind(column(evidence, |one| one.key_id.as_deref()))
 }
 
 macro_rules! effect_columns {
@@ -203,9 +232,20 @@ impl Ledger for PgConnection {
             INSERT INTO payonce_idempotency (merchant, idem_key, trade_no, amount, currency, shop, order_no, source,
                                              repeats, last_seen, created_at)
             SELECT m, k, t, a, cu, s, o, so, re, at, at
-            FROM jsonb_to_recordset($1::text::jsonb)
-              AS j(m text, k text, t text, a bigint, cu text, s text, o text, so text, re bigint, at bigint)";
-        execute(self, "claim keys", query(SQL).bind(json::key_rows(keys))).await.map(drop)
+            FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[],
+                        $8::text[], $9::bigint[], $10::bigint[]) AS j(m, k, t, a, cu, s, o, so, re, at)";
+        let query = query(SQL)
+            .bind(column(keys, |row| row.id.merchant.as_str()))
+            .bind(column(keys, |row| row.id.key.as_str()))
+            .bind(column(keys, |row| row.fingerprint.trade_no.as_ref().map(|trade_no| trade_no.as_str())))
+            .bind(column(keys, |row| row.fingerprint.money.map(|money| money.amount)))
+            .bind(column(keys, |row| row.fingerprint.money.as_ref().map(|money| money.currency.as_str())))
+            .bind(column(keys, |row| row.order.shop.as_str()))
+            .bind(column(keys, |row| row.order.order_no.as_str()))
+            .bind(column(keys, |row| row.source.as_str()))
+            .bind(column(keys, |row| row.repeats))
+            .bind(column(keys, |row| row.at.0));
+        execute(self, "claim keys", query).await.map(drop)
     }
 
     async fn update_orders(&mut self, orders: &[OrderUpdate]) -> Result<u64, Error> {
@@ -213,11 +253,23 @@ impl Ledger for PgConnection {
             UPDATE payonce_order AS o
             SET status = j.st, paid = j.p, refunded = j.r, unapplied = j.u, version = o.version + 1,
                 closed_at = j.cl, paid_at = j.pd, amount = j.a
-            FROM jsonb_to_recordset($1::text::jsonb)
-              AS j(s text, o text, a bigint, st text, p bigint, r bigint, u bigint, cl bigint, pd bigint, st0 text,
-                   v0 bigint)
+            FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
+                        $8::bigint[], $9::bigint[], $10::text[], $11::bigint[])
+              AS j(s, o, a, st, p, r, u, cl, pd, st0, v0)
             WHERE o.shop = j.s AND o.order_no = j.o AND o.status = j.st0 AND o.version = j.v0";
-        execute(self, "update orders", query(SQL).bind(json::order_updates(orders))).await
+        let query = query(SQL)
+            .bind(column(orders, |update| update.order.id.shop.as_str()))
+            .bind(column(orders, |update| update.order.id.order_no.as_str()))
+            .bind(column(orders, |update| update.order.money.amount))
+            .bind(column(orders, |update| update.order.status.as_str()))
+            .bind(column(orders, |update| update.order.paid))
+            .bind(column(orders, |update| update.order.refunded))
+            .bind(column(orders, |update| update.order.unapplied))
+            .bind(column(orders, |update| update.order.closed_at.map(|at| at.0)))
+            .bind(column(orders, |update| update.order.paid_at.map(|at| at.0)))
+            .bind(column(orders, |update| update.was_status.as_str()))
+            .bind(column(orders, |update| update.was_version));
+        execute(self, "update orders", query).await
     }
 
     async fn update_attempts(&mut self, attempts: &[AttemptUpdate]) -> Result<u64, Error> {
@@ -235,11 +287,26 @@ impl Ledger for PgConnection {
             INSERT INTO payonce_order_flow (merchant, out_trade_no, idem_key, kind, disposition, shop, order_no,
                                             amount, currency, trade_no, full_refund, account, callback_id,
                                             occurred_at, booked_at)
-            SELECT m, n, k, ki, d, s, o, a, cu, t, f, ac, cb, oc, at
-            FROM jsonb_to_recordset($1::text::jsonb)
-              AS j(m text, n text, k text, ki text, d text, s text, o text, a bigint, cu text, t text, f bigint,
-                   ac text, cb text, oc bigint, at bigint)";
-        execute(self, "append to the ledger", query(SQL).bind(json::flow(rows))).await.map(drop)
+            SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+                                 $8::bigint[], $9::text[], $10::text[], $11::bigint[], $12::text[], $13::text[],
+                                 $14::bigint[], $15::bigint[])";
+        let query = query(SQL)
+            .bind(column(rows, |row| row.number.merchant.as_str()))
+            .bind(column(rows, |row| row.number.out_trade_no.as_str()))
+            .bind(column(rows, |row| row.key.as_str()))
+            .bind(column(rows, |row| row.kind.as_str()))
+            .bind(column(rows, |row| row.disposition.as_str()))
+            .bind(column(rows, |row| row.order.shop.as_str()))
+            .bind(column(rows, |row| row.order.order_no.as_str()))
+            .bind(column(rows, |row| row.money.amount))
+            .bind(column(rows, |row| row.money.currency.as_str()))
+            .bind(column(rows, |row| row.trade_no.as_ref().map(|trade_no| trade_no.as_str())))
+            .bind(column(rows, |row| i64::from(row.full_refund)))
+            .bind(column(rows, |row| row.account.as_str()))
+            .bind(column(rows, |row| row.callback_id.as_deref()))
+            .bind(column(rows, |row| row.occurred_at.map(|at| at.0)))
+            .bind(column(rows, |row| row.booked_at.0));
+        execute(self, "append to the ledger", query).await.map(drop)
     }
 
     async fn insert_effects(&mut self, effects: &[Effect]) -> Result<(), Error> {
@@ -249,11 +316,24 @@ impl Ledger for PgConnection {
              SELECT e, m, k, s, o, ev, na, si, pa, 'ready', af, 0, du + ",
             shift!("cr"),
             ", cr
-             FROM jsonb_to_recordset($1::text::jsonb)
-               AS j(e text, m text, k text, s text, o text, ev text, na text, si text, pa text, af text, du bigint,
-                    cr bigint)"
+             FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+                         $8::text[], $9::text[], $10::text[], $11::bigint[], $12::bigint[])
+               AS j(e, m, k, s, o, ev, na, si, pa, af, du, cr)"
         );
-        execute(self, "insert effects", query(SQL).bind(json::effects(effects))).await.map(drop)
+        let query = query(SQL)
+            .bind(column(effects, |effect| effect.key.as_str()))
+            .bind(column(effects, |effect| effect.fact.merchant.as_str()))
+            .bind(column(effects, |effect| effect.fact.key.as_str()))
+            .bind(column(effects, |effect| effect.order.shop.as_str()))
+            .bind(column(effects, |effect| effect.order.order_no.as_str()))
+            .bind(column(effects, |effect| effect.event.as_str()))
+            .bind(column(effects, |effect| effect.name.as_str()))
+            .bind(column(effects, |effect| effect.sink.as_str()))
+            .bind(column(effects, |effect| effect.payload.as_str()))
+            .bind(column(effects, |effect| effect.after.as_ref().map(|key| key.as_str())))
+            .bind(column(effects, |effect| effect.due_at.0))
+            .bind(column(effects, |effect| effect.created_at.0));
+        execute(self, "insert effects", query).await.map(drop)
     }
 
     async fn hold(&mut self, notices: &[Held]) -> Result<(), Error> {
@@ -281,28 +361,24 @@ impl Ledger for PgConnection {
     }
 
     async fn keep(&mut self, evidence: &[Evidence]) -> Result<(), Error> {
-        const SQL: &str = "\
-            INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
-            SELECT id, ac, at, h, coalesce(convert_to(b, 'UTF8'), decode(x, 'hex')), bh, v, ki
-            FROM jsonb_to_recordset($1::text::jsonb)
-              AS j(id text, ac text, at bigint, h text, b text, x text, bh text, v text, ki text)";
-        execute(self, "keep callbacks", query(SQL).bind(json::evidence(evidence))).await.map(drop)
+        const SQL: &str = concat!(evidence!(), " SELECT * FROM ", evidence!(unnest));
+        execute(self, "keep callbacks", bind_evidence(query(SQL), evidence)).await.map(drop)
     }
 
     async fn keep_unbelieved(&mut self, evidence: &[Evidence], per_hour: i64) -> Result<(), Error> {
-        const SQL: &str = "\
-            INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
-            SELECT id, ac, at, h, coalesce(convert_to(b, 'UTF8'), decode(x, 'hex')), bh, v, ki
-            FROM jsonb_to_recordset($1::text::jsonb)
-              AS j(id text, ac text, at bigint, h text, b text, x text, bh text, v text, ki text)
-            WHERE NOT EXISTS (SELECT 1 FROM payonce_callback AS c
-                              WHERE c.account = j.ac AND c.body_hash = j.bh AND c.verdict <> 'booked')
-              AND (SELECT count(*) FROM payonce_callback AS c
-                   WHERE c.account = j.ac AND c.verdict <> 'booked' AND c.received_at > j.at - 3600000000) < $2";
+        const SQL: &str = concat!(
+            evidence!(),
+            " SELECT j.* FROM ",
+            evidence!(unnest),
+            " WHERE NOT EXISTS (SELECT 1 FROM payonce_callback AS c
+                                WHERE c.account = j.ac AND c.body_hash = j.bh AND c.verdict <> 'booked')
+                AND (SELECT count(*) FROM payonce_callback AS c
+                     WHERE c.account = j.ac AND c.verdict <> 'booked' AND c.received_at > j.at - 3600000000) < $9"
+        );
         // One by one, so that each statement sees what the one before kept.
         for one in evidence {
-            let array = json::evidence(std::slice::from_ref(one));
-            execute(self, "keep a message that was not believed", query(SQL).bind(array).bind(per_hour)).await?;
+            let query = bind_evidence(query(SQL), std::slice::from_ref(one)).bind(per_hour);
+            execute(self, "keep a message that was not believed", query).await?;
         }
         Ok(())
     }
