@@ -16,7 +16,7 @@ use crate::{
     order::Number,
     outcome::{Acknowledgement, Outcome, Refusal, Verdict},
     rules::Rules,
-    store::{Evidence, Ledger, Repeat},
+    store::{Evidence, Ledger, Repeat, Usual},
     time::Micros,
 };
 
@@ -137,6 +137,10 @@ impl Committed {
         merged
     }
 
+    pub(crate) fn is_all_repeats(&self) -> bool {
+        self.outcomes.iter().flatten().all(|outcome| *outcome == Outcome::Repeated)
+    }
+
     pub(crate) fn is_undecided(&self) -> bool {
         self.outcomes.iter().flatten().all(|outcome| *outcome == Outcome::Undecided)
     }
@@ -185,6 +189,18 @@ pub(crate) async fn book<L: Ledger>(
     write(ledger, batch, plan, repeats).await.map_err(|error| (error, digest))
 }
 
+/// A batch of nothing but repeats, recognised by one read and outside of any transaction; `None` if there is
+/// anything else in it. Only for engines that show a row no sooner than it is durable.
+pub(crate) async fn recognise_repeats<L: Ledger>(ledger: &mut L, batch: &Batch) -> Result<Option<Pending>, Error> {
+    let facts = plan::gather(batch)?;
+    let has_other_work =
+        !batch.touched.is_empty() || batch.deliveries.iter().any(|delivery| delivery.notices.is_empty());
+    if facts.is_empty() || has_other_work || !books::all_booked(ledger, &facts).await? {
+        return Ok(None);
+    }
+    Ok(Some(plan::repeats_only(batch, &facts)))
+}
+
 /// Reads what is known, and decides.
 async fn read<L: Ledger>(ledger: &mut L, batch: &Batch, rules: &Rules) -> Result<(Plan, Digest), Error> {
     let facts = plan::gather(batch)?;
@@ -211,7 +227,32 @@ pub(crate) async fn write<L: Ledger>(
     repeats: Repeats,
 ) -> Result<Pending, Error> {
     let writes = plan.writes();
-    write_orders(ledger, &plan).await?;
+    if plan.only_books() {
+        let usual = Usual {
+            orders: &plan.orders,
+            keys: &plan.keys,
+            flow: &plan.flow,
+            effects: &plan.effects,
+            evidence: &plan.evidence,
+        };
+        judge("orders", ledger.book_usual(&usual).await?, plan.orders.len())?;
+    } else {
+        write_in_steps(ledger, batch, &plan).await?;
+    }
+    if !plan.unbelieved.is_empty() {
+        ledger.keep_unbelieved(&plan.unbelieved, UNBELIEVED_PER_HOUR).await?;
+    }
+    let mut left = plan.repeats;
+    if !left.is_empty() && (repeats == Repeats::CountNow || writes) {
+        ledger.count_repeats(&left).await?;
+        left.clear();
+    }
+    Ok(Pending { outcomes: plan.outcomes, released: plan.release.len(), repeats: left, now: batch.now })
+}
+
+/// The same for a batch of any kind.
+async fn write_in_steps<L: Ledger>(ledger: &mut L, batch: &Batch, plan: &Plan) -> Result<(), Error> {
+    write_orders(ledger, plan).await?;
     if !plan.hold.is_empty() {
         ledger.hold(&plan.hold).await?;
     }
@@ -228,15 +269,7 @@ pub(crate) async fn write<L: Ledger>(
     if !plan.evidence.is_empty() {
         ledger.keep(&plan.evidence).await?;
     }
-    if !plan.unbelieved.is_empty() {
-        ledger.keep_unbelieved(&plan.unbelieved, UNBELIEVED_PER_HOUR).await?;
-    }
-    let mut left = plan.repeats;
-    if !left.is_empty() && (repeats == Repeats::CountNow || writes) {
-        ledger.count_repeats(&left).await?;
-        left.clear();
-    }
-    Ok(Pending { outcomes: plan.outcomes, released: plan.release.len(), repeats: left, now: batch.now })
+    Ok(())
 }
 
 /// The part of a plan that is about attempts and orders, ours and the shops' own.

@@ -7,7 +7,7 @@
 //! `sqlx::Transaction` is a ledger too. Every verb takes a whole set and is one statement, whatever its
 //! size. `exercise` is the definition of the seam: every engine passes it.
 
-use std::future::Future;
+use std::{collections::BTreeSet, future::Future};
 
 use serde::{Deserialize, Serialize};
 
@@ -345,6 +345,34 @@ pub struct Counts {
     pub callbacks_unbelieved: i64,
 }
 
+/// What the first look finds.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// The rows of the numbers.
+    pub attempts: Vec<Attempt>,
+    /// The rows of their orders.
+    pub orders: Vec<Order>,
+    /// What is held about the numbers.
+    pub held: Vec<Held>,
+    /// Which of the keys are booked, and as what.
+    pub booked: Vec<(KeyId, Fingerprint)>,
+}
+
+/// What a batch writes that only books facts of known orders: nearly every batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Usual<'a> {
+    /// Orders to update.
+    pub orders: &'a [OrderUpdate],
+    /// Keys to claim.
+    pub keys: &'a [KeyRow],
+    /// Ledger rows.
+    pub flow: &'a [FlowRow],
+    /// Effects owed.
+    pub effects: &'a [Effect],
+    /// The bytes behind the facts.
+    pub evidence: &'a [Evidence],
+}
+
 /// What a transaction offers, in the order in which `apply` uses it.
 ///
 /// `lock_*` read with row locks where the engine has them, sorted by key. Writes report conflicts as
@@ -369,6 +397,36 @@ pub trait Ledger: OwnTables {
     fn booked(&mut self, keys: &[KeyId]) -> impl Future<Output = Result<Vec<(KeyId, Fingerprint)>, Error>> + Send;
     /// Reads all that was booked under these numbers.
     fn flow_of(&mut self, numbers: &[Number]) -> impl Future<Output = Result<Vec<FlowRow>, Error>> + Send;
+
+    /// The first look of a batch: the rows of these numbers and of their orders, what is held about them, and
+    /// which of these keys are booked. An engine that gains by it reads them in one statement.
+    fn look(&mut self, numbers: &[Number], keys: &[KeyId]) -> impl Future<Output = Result<Look, Error>> + Send {
+        async move {
+            let attempts = self.lock_attempts(numbers).await?;
+            let orders: BTreeSet<OrderId> = attempts.iter().filter_map(|attempt| attempt.order.clone()).collect();
+            let orders: Vec<OrderId> = orders.into_iter().collect();
+            let orders = if orders.is_empty() { Vec::new() } else { self.lock_orders(&orders).await? };
+            let held = self.lock_held(numbers).await?;
+            let booked = if keys.is_empty() { Vec::new() } else { self.booked(keys).await? };
+            Ok(Look { attempts, orders, held, booked })
+        }
+    }
+    /// The writes of a batch that only books, in their order; affected orders. An engine that gains by it runs
+    /// them as one script.
+    fn book_usual(&mut self, rows: &Usual<'_>) -> impl Future<Output = Result<u64, Error>> + Send {
+        async move {
+            let affected = self.update_orders(rows.orders).await?;
+            self.claim_keys(rows.keys).await?;
+            self.insert_flow(rows.flow).await?;
+            if !rows.effects.is_empty() {
+                self.insert_effects(rows.effects).await?;
+            }
+            if !rows.evidence.is_empty() {
+                self.keep(rows.evidence).await?;
+            }
+            Ok(affected)
+        }
+    }
 
     /// Inserts attempts. A number that has a row is a conflict.
     fn insert_attempts(&mut self, attempts: &[Attempt]) -> impl Future<Output = Result<(), Error>> + Send;

@@ -18,7 +18,7 @@ use crate::{
     notice::{Fact, Notice},
     order::{Attempt, Number, Order, OrderId, Payment},
     rules::Rules,
-    store::{FlowRow, Held, KeyId, Ledger},
+    store::{FlowRow, Held, KeyId, Ledger, Look},
     time::Micros,
 };
 
@@ -50,23 +50,23 @@ impl Books {
         if numbers.is_empty() {
             return Ok(Self::default());
         }
-        let attempts = ledger.lock_attempts(numbers).await?;
+        let keys: BTreeSet<KeyId> = facts.values().flat_map(|fact| keys_of(&fact.notice)).collect();
+        let keys: Vec<KeyId> = keys.into_iter().collect();
+        let Look { attempts, mut orders, held, booked: mut keys } = ledger.look(numbers, &keys).await?;
         let mut attempts: BTreeMap<Number, Attempt> =
             attempts.into_iter().map(|attempt| (attempt.number.clone(), attempt)).collect();
         let candidates = own::candidates(rules, numbers, &attempts);
-        let orders: BTreeSet<OrderId> = (attempts.values().filter_map(|attempt| attempt.order.clone()))
-            .chain(candidates.values().cloned())
-            .collect();
-        let orders: Vec<OrderId> = orders.into_iter().collect();
-        let mut orders = if orders.is_empty() { Vec::new() } else { ledger.lock_orders(&orders).await? };
-        let held = ledger.lock_held(numbers).await?;
-        let keys: BTreeSet<KeyId> = facts
-            .values()
-            .flat_map(|fact| keys_of(&fact.notice))
-            .chain(held.iter().flat_map(|held| keys_of(&held.notice)))
-            .collect();
-        let keys: Vec<KeyId> = keys.into_iter().collect();
-        let keys = if keys.is_empty() { Vec::new() } else { ledger.booked(&keys).await? };
+        let known: BTreeSet<&OrderId> = orders.iter().map(|order| &order.id).collect();
+        let others: BTreeSet<OrderId> = candidates.values().filter(|id| !known.contains(id)).cloned().collect();
+        if !others.is_empty() {
+            let others: Vec<OrderId> = others.into_iter().collect();
+            orders.extend(ledger.lock_orders(&others).await?);
+        }
+        let of_held: BTreeSet<KeyId> = held.iter().flat_map(|held| keys_of(&held.notice)).collect();
+        if !of_held.is_empty() {
+            let of_held: Vec<KeyId> = of_held.into_iter().collect();
+            keys.extend(ledger.booked(&of_held).await?);
+        }
         let keys: HashMap<KeyId, Fingerprint> = keys.into_iter().collect();
         let closing = |fact: &Fact| *fact == Fact::Closed;
         let closed: BTreeSet<&Number> =
@@ -133,6 +133,14 @@ impl Books {
         own.hash(&mut hasher);
         hasher.finish()
     }
+}
+
+/// Whether every one of these facts is booked already, by their keys alone. What is read was committed, so on
+/// an engine that shows only what is durable, and rows of which never expire, this is the last word about them.
+pub(crate) async fn all_booked<L: Ledger>(ledger: &mut L, facts: &Facts) -> Result<bool, Error> {
+    let keys: Vec<KeyId> = facts.values().filter_map(|fact| keys_of(&fact.notice).next()).collect();
+    let booked: HashMap<KeyId, Fingerprint> = ledger.booked(&keys).await?.into_iter().collect();
+    Ok(facts.values().all(|fact| is_repeat(&fact.notice, &booked)))
 }
 
 /// The keys under which a notice could be booked: its own, and for a payment the one of a second transaction.

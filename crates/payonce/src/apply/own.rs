@@ -192,3 +192,29 @@ pub(crate) async fn read<L: Ledger>(
     }
     Ok(found)
 }
+
+/// Numbers that wait for an order, and whose row is in the shop's own table by now: it tells nobody.
+pub(crate) async fn arrived<L: Ledger>(ledger: &mut L, shop: &Shop, table: &OwnTable) -> Result<Vec<Number>, Error> {
+    const AT_ONCE: i64 = 500;
+    let mut found = Vec::new();
+    for merchant in &table.merchants {
+        let mut after = String::new();
+        loop {
+            let waiting = ledger.waiting(merchant, &after, AT_ONCE).await?;
+            let Some(last) = waiting.last() else { break };
+            after = last.out_trade_no.as_str().to_owned();
+            let order_nos: Vec<OrderNo> = waiting.iter().filter_map(order_no).collect();
+            let rows = read(ledger, table, &order_nos, false).await?;
+            let is_there = |number: &Number| order_no(number).is_some_and(|no| rows.contains_key(&no));
+            let is_end = (waiting.len() as i64) < AT_ONCE;
+            found.extend(waiting.into_iter().filter(is_there));
+            if is_end || found.len() as i64 >= AT_ONCE {
+                break;
+            }
+        }
+    }
+    if !found.is_empty() {
+        tracing::debug!(shop = shop.as_str(), count = found.len(), "orders have come that notices waited for");
+    }
+    Ok(found)
+}

@@ -12,7 +12,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    apply::{Batch, Booking, Case, Decision, books::Books, decide, decide::own_change},
+    apply::{Batch, Booking, Case, Decision, Pending, books::Books, decide, decide::own_change},
     error::Error,
     ids::Shop,
     key::{Agreement, EffectKey, Fingerprint, IdemKey},
@@ -58,6 +58,22 @@ pub(crate) fn gather(batch: &Batch) -> Result<Facts, Error> {
     Ok(facts)
 }
 
+/// What is said about a batch whose facts are all booked.
+pub(crate) fn repeats_only(batch: &Batch, facts: &Facts) -> Pending {
+    let repeat = |(id, entry): (&FactId, &FactEntry)| Repeat {
+        id: KeyId { merchant: id.number.merchant.clone(), key: id.key.clone() },
+        times: entry.copies.len() as i64,
+        last_seen: batch.now,
+        fingerprint: entry.notice.fingerprint(),
+    };
+    Pending {
+        outcomes: batch.deliveries.iter().map(|delivery| vec![Outcome::Repeated; delivery.notices.len()]).collect(),
+        released: 0,
+        repeats: facts.iter().map(repeat).collect(),
+        now: batch.now,
+    }
+}
+
 /// The rows to be written, and what is said about each notice.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
@@ -94,6 +110,18 @@ impl Plan {
             && self.effects.is_empty()
             && self.evidence.is_empty()
             && self.unbelieved.is_empty())
+    }
+
+    /// Whether the batch books facts of orders that were there, and nothing else: nearly every one.
+    pub(crate) fn only_books(&self) -> bool {
+        !self.keys.is_empty()
+            && self.new_attempts.is_empty()
+            && self.filled.is_empty()
+            && self.attempts.is_empty()
+            && self.new_orders.is_empty()
+            && self.own.is_empty()
+            && self.hold.is_empty()
+            && self.release.is_empty()
     }
 
     pub(crate) fn of(batch: &Batch, facts: Facts, books: Books, rules: &Rules) -> Self {

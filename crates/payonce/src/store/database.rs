@@ -8,7 +8,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, PoisonError},
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -20,7 +23,7 @@ use crate::{
     error::Error,
     ids::{OrderNo, Shop},
     key::EffectKey,
-    order::{Number, Order, OrderId},
+    order::{Order, OrderId},
     own_table::OwnTable,
     register::{self, Refused, Registered, Registration},
     rules::Rules,
@@ -85,6 +88,9 @@ pub struct Database<E: Engine> {
     reader: Mutex<Seat<E>>,
     deferred: std::sync::Mutex<BTreeMap<KeyId, Repeat>>,
     owed: Notify,
+    /// The last batch was nothing but repeats: then the next probably is, and one read may tell. A guess about
+    /// the way, never about the answer.
+    expects_repeats: AtomicBool,
 }
 
 /// Where a connection sits between uses.
@@ -142,6 +148,7 @@ impl<E: Engine> Database<E> {
             reader: Mutex::new(Seat::empty()),
             deferred: std::sync::Mutex::default(),
             owed: Notify::new(),
+            expects_repeats: AtomicBool::new(false),
         };
         database.writer().await?.put_back();
         Ok(database)
@@ -197,6 +204,14 @@ impl<E: Engine> Database<E> {
     async fn try_book(&self, batch: &Batch) -> Result<Committed, (Error, Digest)> {
         let fail = |error| (error, 0);
         let mut writer = self.writer().await.map_err(fail)?;
+        if !E::READS_BEFORE_DURABLE && self.expects_repeats.load(Ordering::Relaxed) {
+            let recognised = apply::recognise_repeats(&mut writer.connection, batch).await.map_err(fail)?;
+            if let Some(mut pending) = recognised {
+                writer.put_back();
+                self.defer(std::mem::take(&mut pending.repeats));
+                return Ok(pending.after_commit());
+            }
+        }
         writer.connection.begin().await.map_err(fail)?;
         let when = if E::READS_BEFORE_DURABLE { Repeats::CountNow } else { Repeats::Defer };
         match apply::book(&mut writer.connection, batch, &self.rules, when).await {
@@ -205,7 +220,9 @@ impl<E: Engine> Database<E> {
                 writer.put_back();
                 self.defer(std::mem::take(&mut pending.repeats));
                 self.owed.notify_waiters();
-                Ok(pending.after_commit())
+                let committed = pending.after_commit();
+                self.expects_repeats.store(committed.is_all_repeats(), Ordering::Relaxed);
+                Ok(committed)
             }
             Err(failed) => {
                 writer.undo(&failed.0).await;
@@ -368,32 +385,6 @@ async fn touch<E: Engine>(connection: &mut E, id: &OrderId) -> Result<(), Error>
     Ok(())
 }
 
-/// Numbers that wait for an order, and whose row is in the shop's own table by now: it tells nobody.
-async fn arrived<E: Engine>(connection: &mut E, shop: &Shop, table: &OwnTable) -> Result<Vec<Number>, Error> {
-    const AT_ONCE: i64 = 500;
-    let mut found = Vec::new();
-    for merchant in &table.merchants {
-        let mut after = String::new();
-        loop {
-            let waiting = connection.waiting(merchant, &after, AT_ONCE).await?;
-            let Some(last) = waiting.last() else { break };
-            after = last.out_trade_no.as_str().to_owned();
-            let order_nos: Vec<OrderNo> = waiting.iter().filter_map(apply::own::order_no).collect();
-            let rows = apply::own::read(connection, table, &order_nos, false).await?;
-            let is_there = |number: &Number| apply::own::order_no(number).is_some_and(|no| rows.contains_key(&no));
-            let is_end = (waiting.len() as i64) < AT_ONCE;
-            found.extend(waiting.into_iter().filter(is_there));
-            if is_end || found.len() as i64 >= AT_ONCE {
-                break;
-            }
-        }
-    }
-    if !found.is_empty() {
-        tracing::debug!(shop = shop.as_str(), count = found.len(), "orders have come that notices waited for");
-    }
-    Ok(found)
-}
-
 /// Deliveries that share a number, by index.
 fn groups(batch: &Batch) -> Vec<Vec<usize>> {
     let mut of_number = BTreeMap::new();
@@ -469,7 +460,7 @@ impl<E: Engine> Store for Database<E> {
             let mut reader = self.reader().await?;
             let mut touched = reader.connection.overdue(AT_ONCE).await?;
             for (shop, table) in &self.rules.own_tables {
-                touched.extend(arrived(&mut reader.connection, shop, table).await?);
+                touched.extend(apply::own::arrived(&mut reader.connection, shop, table).await?);
             }
             reader.put_back();
             if touched.is_empty() {

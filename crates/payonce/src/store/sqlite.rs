@@ -6,9 +6,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use futures_util::TryStreamExt as _;
+
 use serde_json::Value;
 use sqlx::{
-    ConnectOptions, Connection, SqlSafeStr, SqliteConnection,
+    ConnectOptions, Connection, Executor as _, SqlSafeStr, SqliteConnection,
     migrate::{Migrate, Migration, MigrationType, Migrator},
     query::Query,
     sqlite::{SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous},
@@ -22,11 +24,13 @@ use crate::{
     statement::Statement,
     store::{
         AttemptUpdate, Counts, Effect, EffectFilter, EffectState, Engine, Evidence, Finished, FlowRow, Held, KeyId,
-        KeyRow, Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json,
+        KeyRow, Lease, Ledger, Look, OrderUpdate, OrderView, Outbox, Repeat, Usual, Views, json,
         rows::{self, Cells},
     },
     time::Micros,
 };
+
+mod texts;
 
 /// Where the file is.
 #[derive(Clone, Debug)]
@@ -54,7 +58,11 @@ async fn fetch(connection: &mut SqliteConnection, what: &str, query: Sql) -> Res
 /// more than building and reading its JSON.
 async fn fetch_folded(connection: &mut SqliteConnection, what: &str, query: Sql) -> Result<Vec<Vec<Value>>, Error> {
     let row = query.fetch_one(connection).await.map_err(|error| Error::from(error).during(what))?;
-    serde_json::from_str(&row.text(0)?).map_err(|error| Error::permanent(format!("{what}: {error}")))
+    unfold(what, &row.text(0)?)
+}
+
+fn unfold(what: &str, folded: &str) -> Result<Vec<Vec<Value>>, Error> {
+    serde_json::from_str(folded).map_err(|error| Error::permanent(format!("{what}: {error}")))
 }
 
 async fn execute(connection: &mut SqliteConnection, what: &str, query: Sql) -> Result<u64, Error> {
@@ -76,11 +84,7 @@ impl Ledger for SqliteConnection {
     }
 
     async fn lock_attempts(&mut self, numbers: &[Number]) -> Result<Vec<Attempt>, Error> {
-        const SQL: &str = "\
-            SELECT json_group_array(json_array(
-                   a.merchant, a.out_trade_no, a.shop, a.order_no, a.amount, a.state, a.closed_at))
-            FROM jsonb_each(?1) AS j CROSS JOIN payonce_attempt AS a
-              ON a.merchant = j.value->>'m' AND a.out_trade_no = j.value->>'n'";
+        const SQL: &str = texts::attempts!("?1");
         let found = fetch_folded(self, "read attempts", query(SQL).bind(json::numbers(numbers))).await?;
         found.iter().map(rows::attempt).collect()
     }
@@ -107,23 +111,13 @@ impl Ledger for SqliteConnection {
     }
 
     async fn lock_held(&mut self, numbers: &[Number]) -> Result<Vec<Held>, Error> {
-        const SQL: &str = "\
-            SELECT json_group_array(json_array(
-                   q.merchant, q.out_trade_no, q.idem_key, q.fingerprint, q.reason, q.notice, q.callback_id, q.seen,
-                   q.first_seen, q.last_seen))
-            FROM jsonb_each(?1) AS j CROSS JOIN payonce_quarantine AS q
-              ON q.merchant = j.value->>'m' AND q.out_trade_no = j.value->>'n'
-            WHERE q.state = 'held'";
+        const SQL: &str = texts::held!("?1");
         let found = fetch_folded(self, "read held notices", query(SQL).bind(json::numbers(numbers))).await?;
         found.iter().map(rows::held).collect()
     }
 
     async fn booked(&mut self, keys: &[KeyId]) -> Result<Vec<(KeyId, Fingerprint)>, Error> {
-        const SQL: &str = "\
-            SELECT json_group_array(json_array(
-                   i.merchant, i.idem_key, i.trade_no, i.amount, i.currency))
-            FROM jsonb_each(?1) AS j CROSS JOIN payonce_idempotency AS i
-              ON i.merchant = j.value->>'m' AND i.idem_key = j.value->>'k'";
+        const SQL: &str = texts::booked!("?1");
         let found = fetch_folded(self, "read keys", query(SQL).bind(json::keys(keys))).await?;
         found.iter().map(rows::booked).collect()
     }
@@ -137,6 +131,58 @@ impl Ledger for SqliteConnection {
               ON f.merchant = j.value->>'m' AND f.out_trade_no = j.value->>'n'";
         let found = fetch_folded(self, "read the ledger", query(SQL).bind(json::numbers(numbers))).await?;
         found.iter().map(rows::flow).collect()
+    }
+
+    async fn look(&mut self, numbers: &[Number], keys: &[KeyId]) -> Result<Look, Error> {
+        const SQL: &str = concat!(
+            "SELECT (",
+            texts::attempts!("?1"),
+            "), (",
+            texts::orders_of!("?1"),
+            "), (",
+            texts::held!("?1"),
+            "), (",
+            texts::booked!("?2"),
+            ")"
+        );
+        let what = "look";
+        let query = query(SQL).bind(json::numbers(numbers)).bind(json::keys(keys));
+        let row = query.fetch_one(&mut *self).await.map_err(|error| Error::from(error).during(what))?;
+        let folded = |index| unfold(what, &row.text(index)?);
+        Ok(Look {
+            attempts: folded(0)?.iter().map(rows::attempt).collect::<Result<_, _>>()?,
+            orders: folded(1)?.iter().map(rows::order).collect::<Result<_, _>>()?,
+            held: folded(2)?.iter().map(rows::held).collect::<Result<_, _>>()?,
+            booked: folded(3)?.iter().map(rows::booked).collect::<Result<_, _>>()?,
+        })
+    }
+
+    async fn book_usual(&mut self, usual: &Usual<'_>) -> Result<u64, Error> {
+        // One script: what costs in a small batch is not the statements but each turn of the two threads.
+        const SQL: &str = concat!(
+            texts::update_orders!("?"),
+            ";",
+            texts::claim_keys!("?"),
+            ";",
+            texts::insert_flow!("?"),
+            ";",
+            texts::insert_effects!("?", "?"),
+            ";",
+            texts::keep!("?", "?")
+        );
+        let (effects, evidence) = (json::apart::effects(usual.effects), json::apart::evidence(usual.evidence));
+        let query = query(SQL)
+            .bind(json::order_updates(usual.orders))
+            .bind(json::key_rows(usual.keys))
+            .bind(json::flow(usual.flow))
+            .bind(effects.array)
+            .bind(effects.bytes)
+            .bind(evidence.array)
+            .bind(evidence.bytes);
+        let done: Vec<_> =
+            self.fetch_many(query).try_collect().await.map_err(|error| Error::from(error).during("book"))?;
+        let first = done.first().and_then(|done| done.as_ref().left());
+        Ok(first.map_or(0, sqlx::sqlite::SqliteQueryResult::rows_affected))
     }
 
     async fn insert_attempts(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
@@ -158,23 +204,12 @@ impl Ledger for SqliteConnection {
     }
 
     async fn claim_keys(&mut self, keys: &[KeyRow]) -> Result<(), Error> {
-        const SQL: &str = "\
-            INSERT INTO payonce_idempotency (merchant, idem_key, trade_no, amount, currency, shop, order_no, source,
-                                             repeats, last_seen, created_at)
-            SELECT value->>'m', value->>'k', value->>'t', value->>'a', value->>'cu', value->>'s', value->>'o',
-                   value->>'so', value->>'re', value->>'at', value->>'at'
-            FROM jsonb_each(?1)";
+        const SQL: &str = texts::claim_keys!("?1");
         execute(self, "claim keys", query(SQL).bind(json::key_rows(keys))).await.map(drop)
     }
 
     async fn update_orders(&mut self, orders: &[OrderUpdate]) -> Result<u64, Error> {
-        const SQL: &str = "\
-            UPDATE payonce_order AS o
-            SET status = j.value->>'st', paid = j.value->>'p', refunded = j.value->>'r', unapplied = j.value->>'u',
-                version = o.version + 1, closed_at = j.value->>'cl', paid_at = j.value->>'pd', amount = j.value->>'a'
-            FROM jsonb_each(?1) AS j
-            WHERE o.shop = j.value->>'s' AND o.order_no = j.value->>'o'
-              AND o.status = j.value->>'st0' AND o.version = j.value->>'v0'";
+        const SQL: &str = texts::update_orders!("?1");
         execute(self, "update orders", query(SQL).bind(json::order_updates(orders))).await
     }
 
@@ -189,25 +224,12 @@ impl Ledger for SqliteConnection {
     }
 
     async fn insert_flow(&mut self, rows: &[FlowRow]) -> Result<(), Error> {
-        const SQL: &str = "\
-            INSERT INTO payonce_order_flow (merchant, out_trade_no, idem_key, kind, disposition, shop, order_no,
-                                            amount, currency, trade_no, full_refund, account, callback_id,
-                                            occurred_at, booked_at)
-            SELECT value->>'m', value->>'n', value->>'k', value->>'ki', value->>'d', value->>'s', value->>'o',
-                   value->>'a', value->>'cu', value->>'t', value->>'f', value->>'ac', value->>'cb', value->>'oc',
-                   value->>'at'
-            FROM jsonb_each(?1)";
+        const SQL: &str = texts::insert_flow!("?1");
         execute(self, "append to the ledger", query(SQL).bind(json::flow(rows))).await.map(drop)
     }
 
     async fn insert_effects(&mut self, effects: &[Effect]) -> Result<(), Error> {
-        const SQL: &str = "\
-            INSERT INTO payonce_effect (effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload,
-                                        state, after, tries, due_at, created_at)
-            SELECT value->>'e', value->>'m', value->>'k', value->>'s', value->>'o', value->>'ev', value->>'na',
-                   value->>'si', CAST(substr(?2, value->>'pp', value->>'pl') AS TEXT), 'ready', value->>'af', 0,
-                   value->>'du', value->>'cr'
-            FROM jsonb_each(?1)";
+        const SQL: &str = texts::insert_effects!("?1", "?2");
         let rows = json::apart::effects(effects);
         execute(self, "insert effects", query(SQL).bind(rows.array).bind(rows.bytes)).await.map(drop)
     }
@@ -236,11 +258,7 @@ impl Ledger for SqliteConnection {
     }
 
     async fn keep(&mut self, evidence: &[Evidence]) -> Result<(), Error> {
-        const SQL: &str = "\
-            INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
-            SELECT value->>'id', value->>'ac', value->>'at', CAST(substr(?2, value->>'hp', value->>'hl') AS TEXT),
-                   substr(?2, value->>'bp', value->>'bl'), value->>'bh', value->>'v', value->>'ki'
-            FROM jsonb_each(?1)";
+        const SQL: &str = texts::keep!("?1", "?2");
         let rows = json::apart::evidence(evidence);
         execute(self, "keep callbacks", query(SQL).bind(rows.array).bind(rows.bytes)).await.map(drop)
     }
