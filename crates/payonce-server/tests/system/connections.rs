@@ -16,13 +16,14 @@ async fn connect(house: &House) -> TcpStream {
     TcpStream::connect(house.running.public).await.unwrap()
 }
 
-/// How long the gateway keeps a connection on which we say no more.
-async fn closed_after(mut stream: TcpStream) -> Duration {
-    let started = Instant::now();
+/// Until the gateway has closed a connection on which we say no more.
+async fn closed(mut stream: TcpStream) {
     let mut rest = Vec::new();
-    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.unwrap().ok();
-    started.elapsed()
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("it stays open").ok();
 }
+
+/// Longer than any test waits.
+const NEVER: Duration = Duration::from_secs(300);
 
 const ASK: &[u8] = b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -37,41 +38,45 @@ async fn ask(stream: &mut TcpStream) -> bool {
     ask_within(stream, PATIENCE).await
 }
 
-/// Silence and half-sent headers end after one time, idle connections of a proxy after another, longer one.
+/// Silence and half-sent headers end after one time, which is not that of idle connections.
 #[tokio::test(flavor = "multi_thread")]
-async fn silence_has_two_limits() {
+async fn silence_and_half_sent_headers_end() {
     let mut plan = Plan::default();
     plan.limits.header_read_timeout = Duration::from_millis(200);
-    plan.limits.keep_alive_idle = Duration::from_millis(900);
+    plan.limits.keep_alive_idle = NEVER;
     let house = House::with(plan).await;
-    let silent = connect(&house).await;
     let mut half = connect(&house).await;
     half.write_all(b"POST /notify/wx-main HTTP/1.1\r\nHost").await.unwrap();
     let mut trickling = connect(&house).await;
     let trickle = tokio::spawn(async move {
         // One byte now and then does not win time.
-        for byte in ASK {
+        loop {
             tokio::time::sleep(Duration::from_millis(40)).await;
-            if trickling.write_all(&[*byte]).await.is_err() {
-                return true;
+            if trickling.write_all(b"G").await.is_err() {
+                return;
             }
         }
-        trickling.read_u8().await.is_err()
     });
     let mut idle = connect(&house).await;
     assert!(ask(&mut idle).await);
-    let mut half_second = connect(&house).await;
-    assert!(ask(&mut half_second).await);
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(ask(&mut half_second).await, "idle for longer than a header may take");
-    half_second.write_all(b"POST").await.unwrap();
-    let (silent, half, idle, half_second) =
-        tokio::join!(closed_after(silent), closed_after(half), closed_after(idle), closed_after(half_second));
-    assert!(silent < Duration::from_millis(400), "{silent:?}");
-    assert!(half < Duration::from_millis(400), "{half:?}");
-    assert!(idle > Duration::from_millis(400) && idle < Duration::from_millis(1800), "{idle:?}");
-    assert!(half_second > Duration::from_millis(150) && half_second < Duration::from_millis(700), "{half_second:?}");
-    assert!(trickle.await.unwrap());
+    closed(connect(&house).await).await;
+    closed(half).await;
+    tokio::time::timeout(PATIENCE, trickle).await.expect("it wins time").unwrap();
+    assert!(ask(&mut idle).await, "idle for longer than a header may take");
+    idle.write_all(b"POST").await.unwrap();
+    closed(idle).await;
+}
+
+/// Idle connections of a proxy end after a time of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_end() {
+    let mut plan = Plan::default();
+    plan.limits.header_read_timeout = NEVER;
+    plan.limits.keep_alive_idle = Duration::from_millis(200);
+    let house = House::with(plan).await;
+    let mut idle = connect(&house).await;
+    assert!(ask(&mut idle).await);
+    closed(idle).await;
 }
 
 /// Headers that are too large or too many are refused, and nobody calls that a success.
@@ -92,12 +97,13 @@ async fn headers_are_bounded() {
     }
 }
 
-/// When all places are taken, a further connection waits; idle ones make place for it soon.
+/// When all places are taken, a further connection waits until one is given up.
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_are_bounded() {
     let mut plan = Plan::default();
     plan.limits.connections = 2;
-    plan.limits.header_read_timeout = Duration::from_millis(1500);
+    plan.limits.header_read_timeout = NEVER;
+    plan.limits.keep_alive_idle = NEVER;
     let house = House::with(plan).await;
     let (mut one, mut two) = (connect(&house).await, connect(&house).await);
     assert!(ask(&mut one).await && ask(&mut two).await);
@@ -105,15 +111,25 @@ async fn connections_are_bounded() {
     assert!(!ask_within(&mut three, Duration::from_millis(300)).await, "no place");
     drop(one);
     let mut buffer = [0; 1024];
-    let read = tokio::time::timeout(Duration::from_secs(2), three.read(&mut buffer)).await.unwrap().unwrap();
+    let read = tokio::time::timeout(PATIENCE, three.read(&mut buffer)).await.unwrap().unwrap();
     assert!(read > 0, "it waited, and got the place");
-    // Nobody leaves by themselves: crowded, so idle ones end after a header's time and not after 75 s.
-    let started = Instant::now();
-    let mut four = connect(&house).await;
-    four.write_all(ASK).await.unwrap();
-    let read = tokio::time::timeout(PATIENCE, four.read(&mut buffer)).await.unwrap().unwrap();
-    assert!(read > 0 && started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
-    drop((two, three));
+    drop(two);
+}
+
+/// Where it is crowded, idle connections make place after a header's time, and not after 75 s.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_make_place() {
+    let mut plan = Plan::default();
+    plan.limits.connections = 2;
+    plan.limits.header_read_timeout = Duration::from_millis(500);
+    plan.limits.keep_alive_idle = NEVER;
+    let house = House::with(plan).await;
+    let (mut one, mut two) = (connect(&house).await, connect(&house).await);
+    one.write_all(ASK).await.unwrap();
+    two.write_all(ASK).await.unwrap();
+    let mut three = connect(&house).await;
+    assert!(ask(&mut three).await);
+    drop((one, two));
 }
 
 /// F140: a shutdown answers what is in flight, refuses what comes, and loses nothing; many times, under load.
@@ -127,7 +143,7 @@ async fn a_shutdown_drains() {
         let order = fresh("F140-");
         house.order(&order, 100).await;
         owed += 2;
-        trouble.delay_ms.store(60, Ordering::SeqCst);
+        trouble.delay_ms.store(400, Ordering::SeqCst);
         let begun = trouble.begun.load(Ordering::SeqCst);
         let urls = [house.notify_url("wx-main")];
         let plan_of =
@@ -138,7 +154,7 @@ async fn a_shutdown_drains() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         // The whole first wave is in: their last bytes went out together.
-        tokio::time::sleep(Duration::from_millis(30)).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
         house = house.restart(plan()).await;
         let report = load.await.unwrap();
         // Whoever got an answer got a true one; whoever came too late met a closed door, not a broken word.
@@ -187,7 +203,7 @@ async fn a_shutdown_ends_whatever_hangs() {
     let public = house.running.public;
     let started = Instant::now();
     let late = house.running.shutdown().await.unwrap_err();
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
     assert!(late.0.contains(&"connections") && late.0.contains(&"bookings"), "{late}");
     assert!(waiting.await.unwrap().status().is_none(), "no answer, so the platform sends it again");
     assert!(TcpStream::connect(public).await.is_err());
@@ -196,14 +212,15 @@ async fn a_shutdown_ends_whatever_hangs() {
 /// An idle gateway with idle connections goes down at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_connections_hold_up_no_shutdown() {
-    let house = House::start().await;
+    let mut plan = Plan::default();
+    plan.limits.drain = NEVER;
+    plan.limits.header_read_timeout = NEVER;
+    let house = House::with(plan).await;
     let mut idle = connect(&house).await;
     assert!(ask(&mut idle).await);
     let silent = connect(&house).await;
     // Let the gateway accept it.
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let started = Instant::now();
-    house.running.shutdown().await.unwrap();
-    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    tokio::time::timeout(PATIENCE, house.running.shutdown()).await.expect("at once").unwrap();
     drop(silent);
 }

@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::support::*;
@@ -188,13 +188,19 @@ async fn each_sink_has_a_worker_of_its_own() {
         ..Rules::default()
     };
     let house = House::with(Plan { rules, sinks: vec![("quick", Arc::new(quick))], ..Plan::default() }).await;
-    house.receiver.behave(Behaviour { delay: Duration::from_millis(1500), ..Behaviour::default() });
+    house.receiver.behave(Behaviour { delay: Duration::from_secs(4), ..Behaviour::default() });
     let order = fresh("SINKS-");
     house.order(&order, 100).await;
     wx_acknowledged(&house.deliver("wx-main", &send_wx(&wx_paid(&order, 100))).await);
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(*delivered.lock().unwrap(), [format!("default:{order}:order-paid:quick")]);
     let key = format!("default:{order}:order-paid:ship");
+    let until = Instant::now() + PATIENCE;
+    while delivered.lock().unwrap().is_empty()
+        || house.api("GET", &format!("/api/effects/{key}"), None).await.1["state"] != "leased"
+    {
+        assert!(Instant::now() < until, "nobody has it");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(*delivered.lock().unwrap(), [format!("default:{order}:order-paid:quick")]);
     let (status, answer) = house.api("POST", &format!("/api/effects/{key}/retry"), None).await;
     assert_eq!((status, &answer["error"]["code"]), (409, &json!("effect_leased")), "{answer}");
     assert!(answer["error"]["message"].as_str().unwrap().contains(" s"), "{answer}");

