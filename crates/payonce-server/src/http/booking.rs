@@ -36,6 +36,8 @@ pub(crate) struct Parcel {
     pub(crate) keys: Vec<String>,
     bearing: Bearing,
     source: &'static str,
+    /// The signing rule that matched, for the log: what a platform really signs is learned there.
+    rule: &'static str,
 }
 
 impl Message {
@@ -61,7 +63,7 @@ impl Message {
         };
         let evidence = verdict.map(|verdict| self.evidence(door, verdict, Some(belief.key_id)));
         let delivery = Delivery { notices: belief.notices, evidence, keep };
-        Ok(Parcel { delivery, keys, bearing: belief.bearing, source })
+        Ok(Parcel { delivery, keys, bearing: belief.bearing, source, rule: belief.rule })
     }
 
     /// Bytes that were signed and cannot be believed, to be kept.
@@ -117,7 +119,7 @@ pub(crate) async fn book(
         Ok(booked) => {
             say_bearing(&door, &parcel.bearing, parcel.source);
             for (key, outcome) in parcel.keys.iter().zip(&booked.outcomes) {
-                say_outcome(&door, key, *outcome, parcel.source);
+                say_outcome(&door, key, *outcome, (parcel.source, parcel.rule));
             }
         }
         Err(not_known) => {
@@ -144,20 +146,20 @@ fn say_bearing(door: &Door, bearing: &Bearing, source: &'static str) {
     }
 }
 
-fn say_outcome(door: &Door, key: &str, outcome: Outcome, source: &'static str) {
+fn say_outcome(door: &Door, key: &str, outcome: Outcome, (source, rule): (&'static str, &'static str)) {
     let (account, word) = (door.account.name.as_str(), outcome.word());
     metrics::count(Some(door), word);
     match outcome {
         Outcome::Applied(Disposition::Mismatched | Disposition::Late) => {
-            tracing::warn!(account, key, source, outcome = word, "booked beside the order: somebody should look");
+            tracing::warn!(account, key, source, rule, outcome = word, "booked beside the order: somebody should look");
         }
-        Outcome::Applied(_) => tracing::info!(account, key, source, outcome = word, "booked"),
-        Outcome::Repeated => tracing::info!(account, key, source, outcome = word, "a repeat"),
+        Outcome::Applied(_) => tracing::info!(account, key, source, rule, outcome = word, "booked"),
+        Outcome::Repeated => tracing::info!(account, key, source, rule, outcome = word, "a repeat"),
         Outcome::Held { reason: HoldReason::Contradiction, .. } => {
-            tracing::error!(account, key, source, outcome = word, "held: it contradicts what is booked");
+            tracing::error!(account, key, source, rule, outcome = word, "held: it contradicts what is booked");
         }
-        Outcome::Held { .. } => tracing::warn!(account, key, source, outcome = word, "held"),
-        Outcome::Undecided => tracing::error!(account, key, source, outcome = word, "could not be decided"),
+        Outcome::Held { .. } => tracing::warn!(account, key, source, rule, outcome = word, "held"),
+        Outcome::Undecided => tracing::error!(account, key, source, rule, outcome = word, "could not be decided"),
     }
 }
 

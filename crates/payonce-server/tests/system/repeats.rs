@@ -83,6 +83,7 @@ async fn another_notification_id_is_the_same_payment() {
     let (booked, repeats) =
         (lines.iter().filter(|line| line.contains("booked")), lines.iter().filter(|line| line.contains("a repeat")));
     assert_eq!((booked.count(), repeats.count()), (1, 2), "{lines:#?}");
+    assert!(lines.iter().all(|line| line.contains("WECHATPAY2-SHA256-RSA2048")), "the rule that matched: {lines:#?}");
 }
 
 /// F046: a message that is not final uses nobody's key up.
