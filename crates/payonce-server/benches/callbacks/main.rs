@@ -72,8 +72,10 @@ fn run(args: &Args) -> Outcome<()> {
     let path = if args.smoke { home.join("smoke.json") } else { home.join("report.json") };
     fs::write(&path, serde_json::to_string_pretty(&report)?)?;
     println!("\nwritten: {}", path.display());
+    // Cargo starts a benchmark in its package's folder; the files are named from the workspace's.
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for file in &args.markdown {
-        report.write_into(file)?;
+        report.write_into(&workspace.join(file))?;
         println!("written: {}", file.display());
     }
     report.verdict()

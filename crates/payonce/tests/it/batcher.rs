@@ -64,7 +64,8 @@ async fn a_caller_that_goes_away_cancels_nothing() {
     assert_eq!(view(store.as_ref(), "O1").await.flow.len(), 1);
 }
 
-/// Backpressure is an answer at once, not a wait; and what is past its deadline is not begun.
+/// F042: the database is locked by another program. The tries are bounded, the answer is a failure at once or by
+/// its deadline, nothing is acknowledged, and it heals by itself. Backpressure is an answer at once, not a wait.
 #[tokio::test]
 async fn a_full_queue_answers_at_once_and_a_deadline_is_kept() {
     let options = fresh("full");

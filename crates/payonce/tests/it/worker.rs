@@ -153,3 +153,37 @@ async fn statements_run_in_the_transaction_that_marks_them_done() {
     assert_eq!(by_name("stock").state, EffectState::Done);
     assert!(by_name("none").last_error.as_deref().unwrap().contains("affected 0 rows, 1 were expected"));
 }
+
+/// F040: a member pays for two months in two orders at once; both count, because the statement adds where the
+/// value is and not where it was read, and each order's effect has a key of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_payments_for_one_target_both_count() {
+    let extend = EffectRule {
+        statement: Some(Statement::parse("UPDATE member SET days = days + 30 WHERE sku = :meta.sku", Some(1)).unwrap()),
+        ..rule("extend", EffectRule::SQL)
+    };
+    let rules = Arc::new(Rules { effects: vec![extend], ..Rules::default() });
+    let options = fresh("both");
+    let store = open(&options, &rules).await;
+    let mut theirs = <sqlx::SqliteConnection as payonce::store::Engine>::connect(&options).await.unwrap();
+    sqlx::raw_sql("CREATE TABLE member (sku TEXT PRIMARY KEY, days INTEGER); INSERT INTO member VALUES ('S1', 0)")
+        .execute(&mut theirs)
+        .await
+        .unwrap();
+    let workers: Vec<_> = (0..2)
+        .map(|_| {
+            let options = WorkerOptions { claim: 1, ..WorkerOptions::default() };
+            Worker::new(store.clone(), rules.clone(), EffectRule::SQL, None, options, clock)
+        })
+        .collect();
+    for order in ["O1", "O2"] {
+        store.register(&registration(order, 100)).await.unwrap().unwrap();
+        let batch = payonce::apply::Batch::of(vec![delivery(payment(order, &format!("T-{order}"), 100))], NOW);
+        store.book(&batch).await.unwrap();
+        store.book(&batch).await.unwrap();
+    }
+    let rounds = futures_util::future::join_all(workers.iter().map(Worker::run_once)).await;
+    assert!(rounds.into_iter().all(|round| round.unwrap().done == 1));
+    let days: (i64,) = sqlx::query_as("SELECT days FROM member").fetch_one(&mut theirs).await.unwrap();
+    assert_eq!(days, (60,));
+}
