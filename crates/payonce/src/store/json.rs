@@ -7,12 +7,15 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use crate::own_table::{OwnTable, OwnUpdate};
+#[cfg(feature = "mysql")]
 use crate::store::{Effect, Evidence};
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+use crate::store::{FlowRow, KeyRow, OrderUpdate};
 use crate::{
     order::{Attempt, Number, Order, OrderId},
-    own_table::{OwnTable, OwnUpdate},
-    store::{AttemptUpdate, Finished, FlowRow, Held, KeyId, KeyRow, OrderUpdate, Repeat},
+    store::{AttemptUpdate, Finished, Held, KeyId, Repeat},
 };
 
 /// Rows are made of texts and integers, so serialising them cannot fail.
@@ -132,10 +135,12 @@ pub(crate) fn orders(orders: &[Order]) -> String {
 }
 
 /// Orders to update; `st0` and `v0` are what was read.
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(crate) fn order_updates(updates: &[OrderUpdate]) -> String {
     array(updates.iter().map(|update| order_row(&update.order, (update.was_status.as_str(), update.was_version))))
 }
 
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
 #[derive(Serialize)]
 struct KeyJson<'a> {
     m: &'a str,
@@ -151,6 +156,7 @@ struct KeyJson<'a> {
 }
 
 /// Keys to claim.
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(crate) fn key_rows(rows: &[KeyRow]) -> String {
     array(rows.iter().map(|row| KeyJson {
         m: row.id.merchant.as_str(),
@@ -190,6 +196,7 @@ pub(crate) fn repeats(repeats: &[Repeat]) -> String {
     }))
 }
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 #[derive(Serialize)]
 #[serde(untagged)]
 enum TimeJson {
@@ -197,6 +204,7 @@ enum TimeJson {
     Text(String),
 }
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 #[derive(Serialize)]
 struct OwnJson<'a> {
     o: &'a str,
@@ -219,6 +227,7 @@ pub(crate) fn own_updates(table: &OwnTable, rows: &[OwnUpdate]) -> String {
     }))
 }
 
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
 #[derive(Serialize)]
 struct FlowJson<'a> {
     m: &'a str,
@@ -239,6 +248,7 @@ struct FlowJson<'a> {
 }
 
 /// Ledger rows.
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(crate) fn flow(rows: &[FlowRow]) -> String {
     array(rows.iter().map(|row| FlowJson {
         m: row.number.merchant.as_str(),
@@ -259,7 +269,7 @@ pub(crate) fn flow(rows: &[FlowRow]) -> String {
     }))
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 #[derive(Serialize)]
 struct EffectJson<'a> {
     e: &'a str,
@@ -277,7 +287,7 @@ struct EffectJson<'a> {
 }
 
 /// Effects to insert, all ready.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 pub(crate) fn effects(effects: &[Effect]) -> String {
     array(effects.iter().map(|effect| EffectJson {
         e: effect.key.as_str(),
@@ -346,7 +356,7 @@ pub(crate) fn held(held: &[Held]) -> String {
     }))
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 #[derive(Serialize)]
 struct EvidenceJson<'a> {
     id: &'a str,
@@ -363,7 +373,7 @@ struct EvidenceJson<'a> {
 }
 
 /// Evidence with its bodies: bound in one statement only, because unfolding bodies is what costs.
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 pub(crate) fn evidence(evidence: &[Evidence]) -> String {
     array(evidence.iter().map(|one| {
         let text = std::str::from_utf8(&one.body).ok().filter(|text| !text.contains('\0'));
