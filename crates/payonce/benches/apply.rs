@@ -16,10 +16,12 @@ use payonce::{
     notice::{Fact, Notice, Source},
     order::{Attempt, AttemptState, Number, Order, OrderId, OrderStatus},
     rules::{EffectRule, Event, Rules},
-    store::{Database, Engine, Evidence, Ledger, Store, sqlite::SqliteOptions},
+    store::{
+        Database, Engine, Evidence, Ledger, Store,
+        sqlite::{Sqlite, SqliteOptions},
+    },
     time::Micros,
 };
-use sqlx::SqliteConnection;
 
 fn number(index: usize) -> Number {
     let out_trade_no = OutTradeNo::new(format!("PO20260102{index:010}")).unwrap();
@@ -55,7 +57,7 @@ fn attempt(index: usize) -> Attempt {
 
 /// Registers in bulk, beside what is measured.
 async fn register(options: &SqliteOptions, from: usize, to: usize) {
-    let mut connection = <SqliteConnection as Engine>::connect(options).await.unwrap();
+    let mut connection = <Sqlite as Engine>::connect(options).await.unwrap();
     connection.begin().await.unwrap();
     connection.insert_attempts(&(from..to).map(attempt).collect::<Vec<_>>()).await.unwrap();
     connection.insert_orders(&(from..to).map(order).collect::<Vec<_>>()).await.unwrap();
@@ -113,8 +115,8 @@ async fn run() {
         statement: None,
     };
     let rules = Rules { effects: vec![rule("ship"), rule("points")], ..Rules::default() };
-    Database::<SqliteConnection>::migrate(&options).await.unwrap();
-    let database = Database::<SqliteConnection>::open(options.clone(), Arc::new(rules)).await.unwrap();
+    Database::<Sqlite>::migrate(&options).await.unwrap();
+    let database = Database::<Sqlite>::open(options.clone(), Arc::new(rules)).await.unwrap();
     let account = AccountName::new("a").unwrap();
     let body = "b".repeat(1000).into_bytes();
     println!("batch   unique/s   cpu us   repeated/s   cpu us");

@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Error {
     kind: Kind,
     what: String,
-    source: Option<sqlx::Error>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,10 @@ impl Error {
 #[cfg(feature = "sqlite")]
 const SQLITE: [&str; 3] = ["5", "261", "517"];
 
+/// And those of a unique index that has the row: `CONSTRAINT_PRIMARYKEY`, `CONSTRAINT_UNIQUE`.
+#[cfg(feature = "sqlite")]
+const UNIQUE: [i32; 2] = [1555, 2067];
+
 /// PostgreSQL's (postgresql.org/docs/current/errcodes-appendix.html): serialisation failure, deadlock, lock not
 /// available, statement cancelled by a time-out, idle in transaction for too long, too many connections, going
 /// down or coming up, and read-only, as an old primary is after a failover.
@@ -106,7 +110,20 @@ impl From<sqlx::Error> for Error {
             sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::WorkerCrashed => Kind::Lost,
             _ => Kind::Permanent,
         };
-        Self { kind, what: String::new(), source: Some(error) }
+        Self { kind, what: String::new(), source: Some(Box::new(error)) }
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        let code = error.sqlite_error().map(|error| error.extended_code);
+        let kind = match code {
+            Some(code) if UNIQUE.contains(&code) => Kind::Conflict,
+            Some(code) if SQLITE.contains(&code.to_string().as_str()) => Kind::Transient,
+            _ => Kind::Permanent,
+        };
+        Self { kind, what: String::new(), source: Some(Box::new(error)) }
     }
 }
 
@@ -128,6 +145,6 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|source| source as _)
+        self.source.as_ref().map(|source| source.as_ref() as _)
     }
 }

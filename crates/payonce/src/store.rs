@@ -377,7 +377,7 @@ pub struct Usual<'a> {
 ///
 /// `lock_*` read with row locks where the engine has them, sorted by key. Writes report conflicts as
 /// errors with [`Error::is_conflict`]; conditional updates report affected rows, for the caller to judge.
-pub trait Ledger: OwnTables {
+pub trait Ledger: OwnTables + Sized {
     /// Starts a transaction at READ COMMITTED (SQLite: BEGIN IMMEDIATE).
     fn begin(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
     /// Commits. An error means that the outcome is unknown.
@@ -401,31 +401,12 @@ pub trait Ledger: OwnTables {
     /// The first look of a batch: the rows of these numbers and of their orders, what is held about them, and
     /// which of these keys are booked. An engine that gains by it reads them in one statement.
     fn look(&mut self, numbers: &[Number], keys: &[KeyId]) -> impl Future<Output = Result<Look, Error>> + Send {
-        async move {
-            let attempts = self.lock_attempts(numbers).await?;
-            let orders: BTreeSet<OrderId> = attempts.iter().filter_map(|attempt| attempt.order.clone()).collect();
-            let orders: Vec<OrderId> = orders.into_iter().collect();
-            let orders = if orders.is_empty() { Vec::new() } else { self.lock_orders(&orders).await? };
-            let held = self.lock_held(numbers).await?;
-            let booked = if keys.is_empty() { Vec::new() } else { self.booked(keys).await? };
-            Ok(Look { attempts, orders, held, booked })
-        }
+        look_in_steps(self, numbers, keys)
     }
     /// The writes of a batch that only books, in their order; affected orders. An engine that gains by it runs
     /// them as one script.
     fn book_usual(&mut self, rows: &Usual<'_>) -> impl Future<Output = Result<u64, Error>> + Send {
-        async move {
-            let affected = self.update_orders(rows.orders).await?;
-            self.claim_keys(rows.keys).await?;
-            self.insert_flow(rows.flow).await?;
-            if !rows.effects.is_empty() {
-                self.insert_effects(rows.effects).await?;
-            }
-            if !rows.evidence.is_empty() {
-                self.keep(rows.evidence).await?;
-            }
-            Ok(affected)
-        }
+        book_usual_in_steps(self, rows)
     }
 
     /// Inserts attempts. A number that has a row is a conflict.
@@ -459,6 +440,31 @@ pub trait Ledger: OwnTables {
 
     /// Numbers whose held notices wait for something that is present.
     fn overdue(&mut self, limit: i64) -> impl Future<Output = Result<Vec<Number>, Error>> + Send;
+}
+
+/// [`Ledger::look`], verb by verb.
+pub(crate) async fn look_in_steps(ledger: &mut impl Ledger, numbers: &[Number], keys: &[KeyId]) -> Result<Look, Error> {
+    let attempts = ledger.lock_attempts(numbers).await?;
+    let orders: BTreeSet<OrderId> = attempts.iter().filter_map(|attempt| attempt.order.clone()).collect();
+    let orders: Vec<OrderId> = orders.into_iter().collect();
+    let orders = if orders.is_empty() { Vec::new() } else { ledger.lock_orders(&orders).await? };
+    let held = ledger.lock_held(numbers).await?;
+    let booked = if keys.is_empty() { Vec::new() } else { ledger.booked(keys).await? };
+    Ok(Look { attempts, orders, held, booked })
+}
+
+/// [`Ledger::book_usual`], verb by verb.
+pub(crate) async fn book_usual_in_steps(ledger: &mut impl Ledger, rows: &Usual<'_>) -> Result<u64, Error> {
+    let affected = ledger.update_orders(rows.orders).await?;
+    ledger.claim_keys(rows.keys).await?;
+    ledger.insert_flow(rows.flow).await?;
+    if !rows.effects.is_empty() {
+        ledger.insert_effects(rows.effects).await?;
+    }
+    if !rows.evidence.is_empty() {
+        ledger.keep(rows.evidence).await?;
+    }
+    Ok(affected)
 }
 
 /// The outbox: claim, deliver outside any transaction, record with the lease's token as fence.
@@ -516,6 +522,9 @@ pub trait Engine: Ledger + Outbox + Views + Sized + Send + 'static {
     const READS_BEFORE_DURABLE: bool;
     /// A connection that was idle for longer is opened anew instead of being trusted; `None`: always trusted.
     const TRUSTED_IDLE: Option<std::time::Duration>;
+
+    /// Its calls compute, and return when they are done: they belong on no thread that serves others.
+    const COMPUTES: bool;
 
     /// A connection that writes.
     fn connect(options: &Self::Options) -> impl Future<Output = Result<Self, Error>> + Send;

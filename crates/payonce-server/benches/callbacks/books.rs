@@ -11,7 +11,10 @@ use payonce::{
     order::{Number, OrderId},
     register::Registration,
     rules::Rules,
-    store::{Database, Engine, Store as _, sqlite::SqliteOptions},
+    store::{
+        Database, Engine, Store as _,
+        sqlite::{Sqlite, SqliteOptions},
+    },
     time::Micros,
 };
 use sqlx::{
@@ -161,8 +164,8 @@ async fn number(connection: &mut SqliteConnection, sql: &'static str) -> Outcome
 /// One order through the front door; the others are copies of its rows, whatever columns those have.
 async fn prepare_payonce(path: &Path, orders: usize, keys: &Keys) -> Outcome<String> {
     let options = SqliteOptions { path: path.to_owned() };
-    Database::<SqliteConnection>::migrate(&options).await?;
-    let database = Database::<SqliteConnection>::open(options.clone(), Arc::new(Rules::default())).await?;
+    Database::<Sqlite>::migrate(&options).await?;
+    let database = Database::<Sqlite>::open(options.clone(), Arc::new(Rules::default())).await?;
     let number = Number { merchant: Merchant::of("WXPAY", &keys.mchid)?, out_trade_no: OutTradeNo::new(order_no(0))? };
     let registration = Registration {
         id: OrderId { shop: Shop::default_shop(), order_no: OrderNo::new(order_no(0))? },

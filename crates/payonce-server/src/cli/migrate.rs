@@ -4,8 +4,10 @@
 //! they are applied (`payonce::store`).
 
 use clap::Args;
-use payonce::store::{Database, sqlite::SqliteOptions};
-use sqlx::SqliteConnection;
+use payonce::store::{
+    Database,
+    sqlite::{Sqlite, SqliteOptions},
+};
 
 use super::{
     ConfigFile, block_on,
@@ -51,7 +53,7 @@ pub(super) async fn apply(config: &Config) -> Result<Vec<i64>, Failure> {
         let what = format!("the database's folder {} does not exist", folder.display());
         return Err(Failure::new(what, format!("mkdir -p {}, or correct `url` in [database]", folder.display())));
     }
-    Database::<SqliteConnection>::migrate(&options(config)).await.map_err(|error| {
+    Database::<Sqlite>::migrate(&options(config)).await.map_err(|error| {
         let todo = "`payonce doctor` looks at the file, its folder and the disk";
         Failure::new(format!("the database {} cannot be brought up to date: {error}", path.display()), todo)
     })

@@ -9,11 +9,10 @@ use clap::Args;
 use payonce::{
     batcher::BatcherOptions,
     sink::{LogSink, Sink},
-    store::{Database, Store},
+    store::{Database, Store, sqlite::Sqlite},
     time::Micros,
     worker::WorkerOptions,
 };
-use sqlx::SqliteConnection;
 
 use super::{
     ConfigFile, block_on, migrate,
@@ -116,7 +115,7 @@ async fn open(config: &Config, rules: &Arc<payonce::rules::Rules>) -> Result<Arc
         let what = format!("the database {} cannot be opened: {error}", config.database.path.display());
         Failure::new(what, "`payonce doctor` looks at the file, its folder and the disk")
     };
-    let database = Database::<SqliteConnection>::open(migrate::options(config), Arc::clone(rules)).await;
+    let database = Database::<Sqlite>::open(migrate::options(config), Arc::clone(rules)).await;
     let database = database.map_err(failed)?;
     let doubts = database.doubts().await.map_err(failed)?;
     for doubt in &doubts {

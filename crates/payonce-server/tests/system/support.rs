@@ -23,7 +23,10 @@ use payonce::{
     rules::{EffectRule, Event, Rules},
     sink::Sink,
     statement::Statement,
-    store::{Counts, Database, Effect, EffectFilter, Finished, Lease, OrderView, Store, sqlite::SqliteOptions},
+    store::{
+        Counts, Database, Effect, EffectFilter, Finished, Lease, OrderView, Store,
+        sqlite::{Sqlite, SqliteOptions},
+    },
     time::Micros,
     worker::WorkerOptions,
 };
@@ -220,9 +223,8 @@ impl House {
 async fn start_on(path: &std::path::Path, shop_url: &str, plan: Plan) -> Running {
     let rules = Arc::new(plan.rules);
     let options = SqliteOptions { path: path.to_owned() };
-    Database::<SqliteConnection>::migrate(&options).await.unwrap();
-    let database: Arc<dyn Store> =
-        Arc::new(Database::<SqliteConnection>::open(options, Arc::clone(&rules)).await.unwrap());
+    Database::<Sqlite>::migrate(&options).await.unwrap();
+    let database: Arc<dyn Store> = Arc::new(Database::<Sqlite>::open(options, Arc::clone(&rules)).await.unwrap());
     let store: Arc<dyn Store> = match plan.trouble {
         Some(trouble) => Arc::new(Troubled { inner: database, trouble }),
         None => database,

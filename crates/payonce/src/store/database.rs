@@ -8,6 +8,7 @@
 
 use std::{
     collections::BTreeMap,
+    future::poll_fn,
     sync::{
         Arc, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -16,7 +17,10 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use tokio::sync::{Mutex, MutexGuard, Notify};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::{Mutex, MutexGuard, Notify},
+};
 
 use crate::{
     apply::{self, Batch, Committed, Digest, Repeats},
@@ -431,16 +435,27 @@ async fn pause(attempt: u32) {
     }
 }
 
+/// A future whose polls compute stays off the threads that serve others: while it does, tokio has another thread
+/// take over what this one would do. (On a runtime of one thread there is nobody to make room for.)
+fn apart<'a, E: Engine, T>(work: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
+    let is_shared = || Handle::try_current().is_ok_and(|at| at.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if !E::COMPUTES || !is_shared() {
+        return Box::pin(work);
+    }
+    let mut work = Box::pin(work);
+    Box::pin(poll_fn(move |context| tokio::task::block_in_place(|| work.as_mut().poll(context))))
+}
+
 impl<E: Engine> Store for Database<E> {
     fn book<'a>(&'a self, batch: &'a Batch) -> BoxFuture<'a, Result<Committed, Error>> {
-        Box::pin(self.book_or_split(batch))
+        apart::<E, _>(self.book_or_split(batch))
     }
 
     fn register<'a>(
         &'a self,
         registration: &'a Registration,
     ) -> BoxFuture<'a, Result<Result<Registered, Refused>, Error>> {
-        Box::pin(async move {
+        apart::<E, _>(async move {
             let mut last = Error::conflict("not tried");
             for attempt in 0..TRIES {
                 match self.try_register(registration).await {
@@ -455,7 +470,7 @@ impl<E: Engine> Store for Database<E> {
     }
 
     fn sweep(&self, now: Micros) -> BoxFuture<'_, Result<usize, Error>> {
-        Box::pin(async move {
+        apart::<E, _>(async move {
             const AT_ONCE: i64 = 100;
             let mut reader = self.reader().await?;
             let mut touched = reader.connection.overdue(AT_ONCE).await?;
@@ -472,7 +487,7 @@ impl<E: Engine> Store for Database<E> {
     }
 
     fn flush(&self) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
+        apart::<E, _>(async move {
             let waiting = std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner));
             if waiting.is_empty() {
                 return Ok(());
@@ -488,7 +503,7 @@ impl<E: Engine> Store for Database<E> {
     }
 
     fn claim<'a>(&'a self, lease: &'a Lease) -> BoxFuture<'a, Result<Vec<Effect>, Error>> {
-        Box::pin(async move {
+        apart::<E, _>(async move {
             // A look through the reader first: an idle outbox must not disturb the writer.
             let mut reader = self.reader().await?;
             let due = reader.connection.has_due(lease).await?;
@@ -507,7 +522,7 @@ impl<E: Engine> Store for Database<E> {
         now: Micros,
     ) -> BoxFuture<'a, Result<u64, Error>> {
         // Here and below: the token makes a further try of the same end harmless.
-        Box::pin(again(move || self.try_finish(token, finished, now)))
+        apart::<E, _>(again(move || self.try_finish(token, finished, now)))
     }
 
     fn run_sql<'a>(
@@ -517,11 +532,11 @@ impl<E: Engine> Store for Database<E> {
         statement: &'a Statement,
         now: Micros,
     ) -> BoxFuture<'a, Result<bool, Error>> {
-        Box::pin(again(move || self.try_run_sql(token, effect, statement, now)))
+        apart::<E, _>(again(move || self.try_run_sql(token, effect, statement, now)))
     }
 
     fn retry<'a>(&'a self, key: &'a EffectKey, now: Micros) -> BoxFuture<'a, Result<u64, Error>> {
-        Box::pin(async move {
+        apart::<E, _>(async move {
             let mut writer = self.writer().await?;
             let affected = writer.connection.retry(key, now).await?;
             writer.put_back();
@@ -531,7 +546,7 @@ impl<E: Engine> Store for Database<E> {
     }
 
     fn order<'a>(&'a self, shop: &'a Shop, order_no: &'a OrderNo) -> BoxFuture<'a, Result<Option<OrderView>, Error>> {
-        Box::pin(async move {
+        apart::<E, _>(async move {
             let mut reader = self.reader().await?;
             let view = reader.connection.order(shop, order_no).await?;
             reader.put_back();
@@ -540,7 +555,7 @@ impl<E: Engine> Store for Database<E> {
     }
 
     fn effects<'a>(&'a self, filter: &'a EffectFilter) -> BoxFuture<'a, Result<Vec<Effect>, Error>> {
-        Box::pin(async move {
+        apart::<E, _>(async move {
             let mut reader = self.reader().await?;
             let effects = reader.connection.effects(filter).await?;
             reader.put_back();
@@ -549,7 +564,7 @@ impl<E: Engine> Store for Database<E> {
     }
 
     fn effect<'a>(&'a self, key: &'a EffectKey) -> BoxFuture<'a, Result<Option<Effect>, Error>> {
-        Box::pin(async move {
+        apart::<E, _>(async move {
             let mut reader = self.reader().await?;
             let effect = reader.connection.effect(key).await?;
             reader.put_back();
@@ -558,7 +573,7 @@ impl<E: Engine> Store for Database<E> {
     }
 
     fn counts(&self) -> BoxFuture<'_, Result<Counts, Error>> {
-        Box::pin(async move {
+        apart::<E, _>(async move {
             let mut reader = self.reader().await?;
             let counts = reader.connection.counts().await?;
             reader.put_back();

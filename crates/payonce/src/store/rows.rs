@@ -34,45 +34,6 @@ pub(crate) trait Cells {
     fn bytes(&self, index: usize) -> Result<Vec<u8>, Error>;
 }
 
-#[cfg(feature = "sqlite")]
-impl Cells for sqlx::sqlite::SqliteRow {
-    fn optional_text(&self, index: usize) -> Result<Option<String>, Error> {
-        Ok(sqlx::Row::try_get(self, index)?)
-    }
-
-    fn optional_int(&self, index: usize) -> Result<Option<i64>, Error> {
-        Ok(sqlx::Row::try_get(self, index)?)
-    }
-
-    fn bytes(&self, index: usize) -> Result<Vec<u8>, Error> {
-        Ok(sqlx::Row::try_get(self, index)?)
-    }
-}
-
-/// A row folded into JSON.
-#[cfg(feature = "sqlite")]
-impl Cells for Vec<serde_json::Value> {
-    fn optional_text(&self, index: usize) -> Result<Option<String>, Error> {
-        match self.get(index) {
-            Some(serde_json::Value::String(text)) => Ok(Some(text.clone())),
-            Some(serde_json::Value::Null) => Ok(None),
-            _ => Err(missing(index)),
-        }
-    }
-
-    fn optional_int(&self, index: usize) -> Result<Option<i64>, Error> {
-        match self.get(index) {
-            Some(serde_json::Value::Null) => Ok(None),
-            Some(value) => value.as_i64().map(Some).ok_or_else(|| missing(index)),
-            None => Err(missing(index)),
-        }
-    }
-
-    fn bytes(&self, index: usize) -> Result<Vec<u8>, Error> {
-        self.text(index).map(String::into_bytes)
-    }
-}
-
 #[cfg(feature = "postgres")]
 impl Cells for sqlx::postgres::PgRow {
     fn optional_text(&self, index: usize) -> Result<Option<String>, Error> {

@@ -6,14 +6,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use futures_util::TryStreamExt as _;
-
 use serde_json::Value;
 use sqlx::{
-    ConnectOptions, Connection, Executor as _, SqlSafeStr, SqliteConnection,
+    ConnectOptions, Connection as _, SqlSafeStr, SqliteConnection,
     migrate::{Migrate, Migration, MigrationType, Migrator},
-    query::Query,
-    sqlite::{SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous},
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
 };
 
 use crate::{
@@ -30,7 +27,11 @@ use crate::{
     time::Micros,
 };
 
-mod texts;
+mod hot;
+mod talk;
+
+pub(crate) use talk::Cell;
+pub use talk::Talk;
 
 /// Where the file is.
 #[derive(Clone, Debug)]
@@ -42,61 +43,62 @@ pub struct SqliteOptions {
 /// Another process may hold the file for this long before a write gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// A callback's evidence is about 2.5 kB: a page of 4 KiB takes one, a page of 8 KiB takes three. Larger pages cost
+/// more where neighbours in time are not neighbours in the tables. A file that is there keeps its size.
+const PAGE_BYTES: u32 = 8192;
+
+/// What every connection is set to. A checkpoint runs in the committing thread: at the default of 1000 pages a full
+/// batch meets one every few commits, and the same hot pages are copied each time; 32 MiB of WAL copy them once.
+const SETTINGS: [(&str, &str); 3] =
+    [("cache_size", "-65536"), ("wal_autocheckpoint", "4000"), ("mmap_size", "268435456")];
+
+const READ_ONLY: &str = "PRAGMA query_only = 1";
+
 const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "books", include_str!("../../migrations/sqlite/0001_books.sql"))];
 
-type Sql = Query<'static, sqlx::Sqlite, SqliteArguments>;
+/// A connection of our own. What it does is done when its call returns, so it never waits for anything but the disk.
+#[derive(Debug)]
+pub struct Sqlite(rusqlite::Connection);
 
-fn query(sql: &'static str) -> Sql {
-    sqlx::query(sql)
+/// The usual way to the booked keys, for a connection that has no other.
+async fn booked_by_array(talk: &mut impl Talk, keys: &[KeyId]) -> Result<Vec<(KeyId, Fingerprint)>, Error> {
+    const SQL: &str = "\
+        SELECT i.merchant, i.idem_key, i.trade_no, i.amount, i.currency
+        FROM jsonb_each(?1) AS j CROSS JOIN payonce_idempotency AS i
+          ON i.merchant = j.value->>'m' AND i.idem_key = j.value->>'k'";
+    let found = talk.rows("read keys", SQL, &[json::keys(keys).into()]).await?;
+    found.iter().map(rows::booked).collect()
 }
 
-async fn fetch(connection: &mut SqliteConnection, what: &str, query: Sql) -> Result<Vec<SqliteRow>, Error> {
-    query.fetch_all(connection).await.map_err(|error| Error::from(error).during(what))
-}
-
-/// The rows of a batch folded into one: each row that crosses between the two threads of a connection costs
-/// more than building and reading its JSON.
-async fn fetch_folded(connection: &mut SqliteConnection, what: &str, query: Sql) -> Result<Vec<Vec<Value>>, Error> {
-    let row = query.fetch_one(connection).await.map_err(|error| Error::from(error).during(what))?;
-    unfold(what, &row.text(0)?)
-}
-
-fn unfold(what: &str, folded: &str) -> Result<Vec<Vec<Value>>, Error> {
-    serde_json::from_str(folded).map_err(|error| Error::permanent(format!("{what}: {error}")))
-}
-
-async fn execute(connection: &mut SqliteConnection, what: &str, query: Sql) -> Result<u64, Error> {
-    let done = query.execute(connection).await.map_err(|error| Error::from(error).during(what))?;
-    Ok(done.rows_affected())
-}
-
-impl Ledger for SqliteConnection {
+impl<C: Talk> Ledger for C {
     async fn begin(&mut self) -> Result<(), Error> {
-        execute(self, "begin", query("BEGIN IMMEDIATE")).await.map(drop)
+        self.run("begin", "BEGIN IMMEDIATE", &[]).await.map(drop)
     }
 
     async fn commit(&mut self) -> Result<(), Error> {
-        execute(self, "commit", query("COMMIT")).await.map(drop)
+        self.run("commit", "COMMIT", &[]).await.map(drop)
     }
 
     async fn rollback(&mut self) -> Result<(), Error> {
-        execute(self, "rollback", query("ROLLBACK")).await.map(drop)
+        self.run("rollback", "ROLLBACK", &[]).await.map(drop)
     }
 
     async fn lock_attempts(&mut self, numbers: &[Number]) -> Result<Vec<Attempt>, Error> {
-        const SQL: &str = texts::attempts!("?1");
-        let found = fetch_folded(self, "read attempts", query(SQL).bind(json::numbers(numbers))).await?;
+        const SQL: &str = "\
+            SELECT a.merchant, a.out_trade_no, a.shop, a.order_no, a.amount, a.state, a.closed_at
+            FROM jsonb_each(?1) AS j CROSS JOIN payonce_attempt AS a
+              ON a.merchant = j.value->>'m' AND a.out_trade_no = j.value->>'n'";
+        let found = self.rows("read attempts", SQL, &[json::numbers(numbers).into()]).await?;
         found.iter().map(rows::attempt).collect()
     }
 
     async fn lock_orders(&mut self, orders: &[OrderId]) -> Result<Vec<Order>, Error> {
         const SQL: &str = "\
-            SELECT json_group_array(json_array(
-                   o.shop, o.order_no, o.kind, o.currency, o.amount, o.status, o.paid, o.refunded, o.unapplied,
-                   o.version, o.closed_at, o.paid_at, o.created_at, o.meta))
+            SELECT o.shop, o.order_no, o.kind, o.currency, o.amount, o.status, o.paid, o.refunded, o.unapplied,
+                   o.version, o.closed_at, o.paid_at, o.created_at, o.meta
             FROM jsonb_each(?1) AS j CROSS JOIN payonce_order AS o
               ON o.shop = j.value->>'s' AND o.order_no = j.value->>'o'";
-        let found = fetch_folded(self, "read orders", query(SQL).bind(json::order_ids(orders))).await?;
+        let found = self.rows("read orders", SQL, &[json::order_ids(orders).into()]).await?;
         found.iter().map(rows::order).collect()
     }
 
@@ -106,83 +108,41 @@ impl Ledger for SqliteConnection {
             FROM jsonb_each(?1) AS j CROSS JOIN payonce_attempt AS a INDEXED BY payonce_attempt_by_order
               ON a.shop = j.value->>'s' AND a.order_no = j.value->>'o'
             ORDER BY a.merchant, a.out_trade_no";
-        let found = fetch(self, "read attempts of orders", query(SQL).bind(json::order_ids(orders))).await?;
+        let found = self.rows("read attempts of orders", SQL, &[json::order_ids(orders).into()]).await?;
         found.iter().map(rows::attempt).collect()
     }
 
     async fn lock_held(&mut self, numbers: &[Number]) -> Result<Vec<Held>, Error> {
-        const SQL: &str = texts::held!("?1");
-        let found = fetch_folded(self, "read held notices", query(SQL).bind(json::numbers(numbers))).await?;
+        const SQL: &str = "\
+            SELECT q.merchant, q.out_trade_no, q.idem_key, q.fingerprint, q.reason, q.notice, q.callback_id, q.seen,
+                   q.first_seen, q.last_seen
+            FROM jsonb_each(?1) AS j CROSS JOIN payonce_quarantine AS q
+              ON q.merchant = j.value->>'m' AND q.out_trade_no = j.value->>'n'
+            WHERE q.state = 'held'";
+        let found = self.rows("read held notices", SQL, &[json::numbers(numbers).into()]).await?;
         found.iter().map(rows::held).collect()
     }
 
     async fn booked(&mut self, keys: &[KeyId]) -> Result<Vec<(KeyId, Fingerprint)>, Error> {
-        const SQL: &str = texts::booked!("?1");
-        let found = fetch_folded(self, "read keys", query(SQL).bind(json::keys(keys))).await?;
-        found.iter().map(rows::booked).collect()
+        Talk::booked(self, keys).await
     }
 
     async fn flow_of(&mut self, numbers: &[Number]) -> Result<Vec<FlowRow>, Error> {
         const SQL: &str = "\
-            SELECT json_group_array(json_array(
-                   f.merchant, f.out_trade_no, f.idem_key, f.kind, f.disposition, f.shop, f.order_no, f.amount,
-                   f.currency, f.trade_no, f.full_refund, f.account, f.callback_id, f.occurred_at, f.booked_at))
+            SELECT f.merchant, f.out_trade_no, f.idem_key, f.kind, f.disposition, f.shop, f.order_no, f.amount,
+                   f.currency, f.trade_no, f.full_refund, f.account, f.callback_id, f.occurred_at, f.booked_at
             FROM jsonb_each(?1) AS j CROSS JOIN payonce_order_flow AS f
               ON f.merchant = j.value->>'m' AND f.out_trade_no = j.value->>'n'";
-        let found = fetch_folded(self, "read the ledger", query(SQL).bind(json::numbers(numbers))).await?;
+        let found = self.rows("read the ledger", SQL, &[json::numbers(numbers).into()]).await?;
         found.iter().map(rows::flow).collect()
     }
 
     async fn look(&mut self, numbers: &[Number], keys: &[KeyId]) -> Result<Look, Error> {
-        const SQL: &str = concat!(
-            "SELECT (",
-            texts::attempts!("?1"),
-            "), (",
-            texts::orders_of!("?1"),
-            "), (",
-            texts::held!("?1"),
-            "), (",
-            texts::booked!("?2"),
-            ")"
-        );
-        let what = "look";
-        let query = query(SQL).bind(json::numbers(numbers)).bind(json::keys(keys));
-        let row = query.fetch_one(&mut *self).await.map_err(|error| Error::from(error).during(what))?;
-        let folded = |index| unfold(what, &row.text(index)?);
-        Ok(Look {
-            attempts: folded(0)?.iter().map(rows::attempt).collect::<Result<_, _>>()?,
-            orders: folded(1)?.iter().map(rows::order).collect::<Result<_, _>>()?,
-            held: folded(2)?.iter().map(rows::held).collect::<Result<_, _>>()?,
-            booked: folded(3)?.iter().map(rows::booked).collect::<Result<_, _>>()?,
-        })
+        Talk::look(self, numbers, keys).await
     }
 
     async fn book_usual(&mut self, usual: &Usual<'_>) -> Result<u64, Error> {
-        // One script: what costs in a small batch is not the statements but each turn of the two threads.
-        const SQL: &str = concat!(
-            texts::update_orders!("?"),
-            ";",
-            texts::claim_keys!("?"),
-            ";",
-            texts::insert_flow!("?"),
-            ";",
-            texts::insert_effects!("?", "?"),
-            ";",
-            texts::keep!("?", "?")
-        );
-        let (effects, evidence) = (json::apart::effects(usual.effects), json::apart::evidence(usual.evidence));
-        let query = query(SQL)
-            .bind(json::order_updates(usual.orders))
-            .bind(json::key_rows(usual.keys))
-            .bind(json::flow(usual.flow))
-            .bind(effects.array)
-            .bind(effects.bytes)
-            .bind(evidence.array)
-            .bind(evidence.bytes);
-        let done: Vec<_> =
-            self.fetch_many(query).try_collect().await.map_err(|error| Error::from(error).during("book"))?;
-        let first = done.first().and_then(|done| done.as_ref().left());
-        Ok(first.map_or(0, sqlx::sqlite::SqliteQueryResult::rows_affected))
+        Talk::book_usual(self, usual).await
     }
 
     async fn insert_attempts(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
@@ -190,7 +150,7 @@ impl Ledger for SqliteConnection {
             INSERT INTO payonce_attempt (merchant, out_trade_no, shop, order_no, amount, state, closed_at)
             SELECT value->>'m', value->>'n', value->>'s', value->>'o', value->>'a', value->>'st', value->>'c'
             FROM jsonb_each(?1)";
-        execute(self, "insert attempts", query(SQL).bind(json::attempts(attempts))).await.map(drop)
+        self.run("insert attempts", SQL, &[json::attempts(attempts).into()]).await.map(drop)
     }
 
     async fn insert_orders(&mut self, orders: &[Order]) -> Result<(), Error> {
@@ -200,17 +160,28 @@ impl Ledger for SqliteConnection {
             SELECT value->>'s', value->>'o', value->>'k', value->>'cu', value->>'a', value->>'st', value->>'p',
                    value->>'r', value->>'u', value->>'v', value->>'cl', value->>'pd', value->>'cr', value->>'me'
             FROM jsonb_each(?1)";
-        execute(self, "insert orders", query(SQL).bind(json::orders(orders))).await.map(drop)
+        self.run("insert orders", SQL, &[json::orders(orders).into()]).await.map(drop)
     }
 
     async fn claim_keys(&mut self, keys: &[KeyRow]) -> Result<(), Error> {
-        const SQL: &str = texts::claim_keys!("?1");
-        execute(self, "claim keys", query(SQL).bind(json::key_rows(keys))).await.map(drop)
+        const SQL: &str = "\
+            INSERT INTO payonce_idempotency (merchant, idem_key, trade_no, amount, currency, shop, order_no, source,
+                                             repeats, last_seen, created_at)
+            SELECT value->>'m', value->>'k', value->>'t', value->>'a', value->>'cu', value->>'s', value->>'o',
+                   value->>'so', value->>'re', value->>'at', value->>'at'
+            FROM jsonb_each(?1)";
+        self.run("claim keys", SQL, &[json::key_rows(keys).into()]).await.map(drop)
     }
 
     async fn update_orders(&mut self, orders: &[OrderUpdate]) -> Result<u64, Error> {
-        const SQL: &str = texts::update_orders!("?1");
-        execute(self, "update orders", query(SQL).bind(json::order_updates(orders))).await
+        const SQL: &str = "\
+            UPDATE payonce_order AS o
+            SET status = j.value->>'st', paid = j.value->>'p', refunded = j.value->>'r', unapplied = j.value->>'u',
+                version = o.version + 1, closed_at = j.value->>'cl', paid_at = j.value->>'pd', amount = j.value->>'a'
+            FROM jsonb_each(?1) AS j
+            WHERE o.shop = j.value->>'s' AND o.order_no = j.value->>'o'
+              AND o.status = j.value->>'st0' AND o.version = j.value->>'v0'";
+        self.run("update orders", SQL, &[json::order_updates(orders).into()]).await
     }
 
     async fn update_attempts(&mut self, attempts: &[AttemptUpdate]) -> Result<u64, Error> {
@@ -220,18 +191,31 @@ impl Ledger for SqliteConnection {
                 closed_at = j.value->>'c'
             FROM jsonb_each(?1) AS j
             WHERE a.merchant = j.value->>'m' AND a.out_trade_no = j.value->>'n' AND a.order_no IS j.value->>'had'";
-        execute(self, "update attempts", query(SQL).bind(json::attempt_updates(attempts))).await
+        self.run("update attempts", SQL, &[json::attempt_updates(attempts).into()]).await
     }
 
     async fn insert_flow(&mut self, rows: &[FlowRow]) -> Result<(), Error> {
-        const SQL: &str = texts::insert_flow!("?1");
-        execute(self, "append to the ledger", query(SQL).bind(json::flow(rows))).await.map(drop)
+        const SQL: &str = "\
+            INSERT INTO payonce_order_flow (merchant, out_trade_no, idem_key, kind, disposition, shop, order_no,
+                                            amount, currency, trade_no, full_refund, account, callback_id,
+                                            occurred_at, booked_at)
+            SELECT value->>'m', value->>'n', value->>'k', value->>'ki', value->>'d', value->>'s', value->>'o',
+                   value->>'a', value->>'cu', value->>'t', value->>'f', value->>'ac', value->>'cb', value->>'oc',
+                   value->>'at'
+            FROM jsonb_each(?1)";
+        self.run("append to the ledger", SQL, &[json::flow(rows).into()]).await.map(drop)
     }
 
     async fn insert_effects(&mut self, effects: &[Effect]) -> Result<(), Error> {
-        const SQL: &str = texts::insert_effects!("?1", "?2");
+        const SQL: &str = "\
+            INSERT INTO payonce_effect (effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload,
+                                        state, after, tries, due_at, created_at)
+            SELECT value->>'e', value->>'m', value->>'k', value->>'s', value->>'o', value->>'ev', value->>'na',
+                   value->>'si', CAST(substr(p.bytes, value->>'pp', value->>'pl') AS TEXT), 'ready', value->>'af', 0,
+                   value->>'du', value->>'cr'
+            FROM (SELECT ?1 AS list, ?2 AS bytes) AS p CROSS JOIN jsonb_each(p.list)";
         let rows = json::apart::effects(effects);
-        execute(self, "insert effects", query(SQL).bind(rows.array).bind(rows.bytes)).await.map(drop)
+        self.run("insert effects", SQL, &[rows.array.into(), rows.bytes.as_slice().into()]).await.map(drop)
     }
 
     async fn hold(&mut self, notices: &[Held]) -> Result<(), Error> {
@@ -244,7 +228,7 @@ impl Ledger for SqliteConnection {
             FROM jsonb_each(?1) WHERE true
             ON CONFLICT (merchant, out_trade_no, idem_key, fingerprint) DO UPDATE
             SET seen = seen + excluded.seen, last_seen = max(last_seen, excluded.last_seen), reason = excluded.reason";
-        execute(self, "hold notices", query(SQL).bind(json::held(notices))).await.map(drop)
+        self.run("hold notices", SQL, &[json::held(notices).into()]).await.map(drop)
     }
 
     async fn release(&mut self, notices: &[Held], at: Micros) -> Result<u64, Error> {
@@ -254,13 +238,17 @@ impl Ledger for SqliteConnection {
             FROM jsonb_each(?1) AS j
             WHERE q.merchant = j.value->>'m' AND q.out_trade_no = j.value->>'n' AND q.idem_key = j.value->>'k'
               AND q.fingerprint = j.value->>'f' AND q.state = 'held'";
-        execute(self, "release held notices", query(SQL).bind(json::held(notices)).bind(at.0)).await
+        self.run("release held notices", SQL, &[json::held(notices).into(), at.0.into()]).await
     }
 
     async fn keep(&mut self, evidence: &[Evidence]) -> Result<(), Error> {
-        const SQL: &str = texts::keep!("?1", "?2");
+        const SQL: &str = "\
+            INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
+            SELECT value->>'id', value->>'ac', value->>'at', CAST(substr(p.bytes, value->>'hp', value->>'hl') AS TEXT),
+                   substr(p.bytes, value->>'bp', value->>'bl'), value->>'bh', value->>'v', value->>'ki'
+            FROM (SELECT ?1 AS list, ?2 AS bytes) AS p CROSS JOIN jsonb_each(p.list)";
         let rows = json::apart::evidence(evidence);
-        execute(self, "keep callbacks", query(SQL).bind(rows.array).bind(rows.bytes)).await.map(drop)
+        self.run("keep callbacks", SQL, &[rows.array.into(), rows.bytes.as_slice().into()]).await.map(drop)
     }
 
     async fn keep_unbelieved(&mut self, evidence: &[Evidence], per_hour: i64) -> Result<(), Error> {
@@ -276,8 +264,12 @@ impl Ledger for SqliteConnection {
         // One by one, so that each statement sees what the one before kept.
         for one in evidence {
             let rows = json::apart::evidence(std::slice::from_ref(one));
-            let query = query(SQL).bind(rows.array).bind(rows.bytes).bind(per_hour);
-            execute(self, "keep a message that was not believed", query).await?;
+            self.run(
+                "keep a message that was not believed",
+                SQL,
+                &[rows.array.into(), rows.bytes.as_slice().into(), per_hour.into()],
+            )
+            .await?;
         }
         Ok(())
     }
@@ -290,7 +282,7 @@ impl Ledger for SqliteConnection {
                 amount = coalesce(i.amount, j.value->>'a')
             FROM jsonb_each(?1) AS j
             WHERE i.merchant = j.value->>'m' AND i.idem_key = j.value->>'k'";
-        execute(self, "count repeats", query(SQL).bind(json::repeats(repeats))).await.map(drop)
+        self.run("count repeats", SQL, &[json::repeats(repeats).into()]).await.map(drop)
     }
 
     async fn overdue(&mut self, limit: i64) -> Result<Vec<Number>, Error> {
@@ -305,18 +297,18 @@ impl Ledger for SqliteConnection {
                     WHERE f.merchant = q.merchant AND f.out_trade_no = q.out_trade_no AND f.kind = 'payment'
                       AND f.trade_no = q.notice->>'trade_no')))
             LIMIT ?1";
-        fetch(self, "sweep", query(SQL).bind(limit)).await?.iter().map(rows::number).collect()
+        self.rows("sweep", SQL, &[limit.into()]).await?.iter().map(rows::number).collect()
     }
 }
 
-impl Outbox for SqliteConnection {
+impl<C: Talk> Outbox for C {
     async fn has_due(&mut self, lease: &Lease) -> Result<bool, Error> {
         const SQL: &str = "\
             SELECT EXISTS (SELECT 1 FROM payonce_effect INDEXED BY payonce_effect_open
                            WHERE done_at IS NULL AND sink = ?1 AND state = 'ready' AND due_at <= ?2)
                 OR EXISTS (SELECT 1 FROM payonce_effect INDEXED BY payonce_effect_open
                            WHERE done_at IS NULL AND sink = ?1 AND state = 'leased' AND lease_until <= ?2)";
-        let found = fetch(self, "look for due effects", query(SQL).bind(lease.sink.clone()).bind(lease.now.0)).await?;
+        let found = self.rows("look for due effects", SQL, &[lease.sink.as_str().into(), lease.now.0.into()]).await?;
         Ok(found.first().map(|row| row.int(0)).transpose()?.unwrap_or(0) != 0)
     }
 
@@ -336,13 +328,21 @@ impl Outbox for SqliteConnection {
                 ORDER BY due_at LIMIT ?4)
             RETURNING effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload, state, after, tries,
                       due_at, last_error, created_at, done_at";
-        let query = query(SQL)
-            .bind(lease.token.clone())
-            .bind(lease.until.0)
-            .bind(lease.now.0)
-            .bind(lease.limit)
-            .bind(lease.sink.clone());
-        fetch(self, "claim effects", query).await?.iter().map(rows::effect).collect()
+        self.rows(
+            "claim effects",
+            SQL,
+            &[
+                lease.token.as_str().into(),
+                lease.until.0.into(),
+                lease.now.0.into(),
+                lease.limit.into(),
+                lease.sink.as_str().into(),
+            ],
+        )
+        .await?
+        .iter()
+        .map(rows::effect)
+        .collect()
     }
 
     async fn finish(&mut self, token: &str, finished: &[Finished], now: Micros) -> Result<u64, Error> {
@@ -352,8 +352,7 @@ impl Outbox for SqliteConnection {
                 lease_until = NULL, done_at = CASE j.value->>'st' WHEN 'done' THEN ?3 END
             FROM jsonb_each(?1) AS j
             WHERE e.effect_key = j.value->>'e' AND e.state = 'leased' AND e.lease_token = ?2";
-        let query = query(SQL).bind(json::finished(finished)).bind(token.to_owned()).bind(now.0);
-        execute(self, "record deliveries", query).await
+        self.run("record deliveries", SQL, &[json::finished(finished).into(), token.into(), now.0.into()]).await
     }
 
     async fn abandon_followers(&mut self, now: Micros) -> Result<u64, Error> {
@@ -363,36 +362,34 @@ impl Outbox for SqliteConnection {
             FROM payonce_effect AS b
             WHERE e.done_at IS NULL AND e.state = 'ready' AND e.after IS NOT NULL AND b.effect_key = e.after
               AND b.state IN ('dead', 'cancelled')";
-        execute(self, "abandon followers", query(SQL).bind(now.0)).await
+        self.run("abandon followers", SQL, &[now.0.into()]).await
     }
 
     async fn retry(&mut self, key: &EffectKey, now: Micros) -> Result<u64, Error> {
         const SQL: &str = "\
             UPDATE payonce_effect SET state = 'ready', due_at = ?2, tries = 0
             WHERE state = 'dead' AND (effect_key = ?1 OR after = ?1)";
-        execute(self, "retry an effect", query(SQL).bind(key.as_str().to_owned()).bind(now.0)).await
+        self.run("retry an effect", SQL, &[key.as_str().into(), now.0.into()]).await
     }
 
     async fn run_statement(&mut self, statement: &Statement, payload: &str) -> Result<u64, Error> {
         let payload = serde_json::from_str(payload)
             .map_err(|error| Error::permanent(format!("a stored payload does not read: {error}")))?;
         // The text is the operator's configuration; what comes from messages is bound.
-        let mut query = sqlx::query(sqlx::AssertSqlSafe(statement.text(|_| "?".to_owned())));
-        for value in statement.values(&payload) {
-            query = match value {
-                Value::Null => query.bind(None::<String>),
-                Value::Bool(value) => query.bind(i64::from(value)),
-                Value::Number(value) => query.bind(value.as_i64()),
-                Value::String(value) => query.bind(value),
-                other => query.bind(other.to_string()),
-            };
-        }
-        let done = query.execute(self).await.map_err(|error| Error::from(error).during("the configured statement"))?;
-        Ok(done.rows_affected())
+        let values: Vec<Cell<'_>> = (statement.values(&payload).into_iter())
+            .map(|value| match value {
+                Value::Null => Cell::Null,
+                Value::Bool(value) => i64::from(value).into(),
+                Value::Number(value) => value.as_i64().into(),
+                Value::String(value) => value.into(),
+                other => other.to_string().into(),
+            })
+            .collect();
+        self.run("the configured statement", &statement.text(|_| "?".to_owned()), &values).await
     }
 }
 
-impl Views for SqliteConnection {
+impl<C: Talk> Views for C {
     async fn order(&mut self, shop: &Shop, order_no: &OrderNo) -> Result<Option<OrderView>, Error> {
         let id = OrderId { shop: shop.clone(), order_no: order_no.clone() };
         let ids = std::slice::from_ref(&id);
@@ -407,7 +404,7 @@ impl Views for SqliteConnection {
               ON f.merchant = j.value->>'m' AND f.out_trade_no = j.value->>'n'
             JOIN payonce_idempotency AS i ON i.merchant = f.merchant AND i.idem_key = f.idem_key
             ORDER BY f.booked_at, f.idem_key";
-        let flow = fetch(self, "read the ledger", query(FLOW).bind(json::numbers(&numbers))).await?;
+        let flow = self.rows("read the ledger", FLOW, &[json::numbers(&numbers).into()]).await?;
         let flow = flow.iter().map(rows::flow_view).collect::<Result<Vec<_>, _>>()?;
         let held = self.lock_held(&numbers).await?;
         const EFFECTS: &str = "\
@@ -415,8 +412,7 @@ impl Views for SqliteConnection {
                    due_at, last_error, created_at, done_at
             FROM payonce_effect INDEXED BY payonce_effect_by_order WHERE shop = ?1 AND order_no = ?2
             ORDER BY created_at, effect_key";
-        let effects = query(EFFECTS).bind(shop.as_str().to_owned()).bind(order_no.as_str().to_owned());
-        let effects = fetch(self, "read effects", effects).await?;
+        let effects = self.rows("read effects", EFFECTS, &[shop.as_str().into(), order_no.as_str().into()]).await?;
         let effects = effects.iter().map(rows::effect).collect::<Result<Vec<_>, _>>()?;
         let ids: Vec<&str> = (flow.iter().filter_map(|view| view.row.callback_id.as_deref()))
             .chain(held.iter().filter_map(|held| held.callback_id.as_deref()))
@@ -425,7 +421,7 @@ impl Views for SqliteConnection {
             SELECT DISTINCT c.id, c.account, c.received_at, c.verdict, c.key_id, length(c.body)
             FROM jsonb_each(?1) AS j CROSS JOIN payonce_callback AS c ON c.id = j.value ORDER BY c.id";
         let ids = serde_json::to_string(&ids).unwrap_or_default();
-        let callbacks = fetch(self, "read callbacks", query(CALLBACKS).bind(ids)).await?;
+        let callbacks = self.rows("read callbacks", CALLBACKS, &[ids.into()]).await?;
         let callbacks = callbacks.iter().map(rows::callback_view).collect::<Result<Vec<_>, _>>()?;
         Ok(Some(OrderView { order, attempts, flow, effects, held, callbacks }))
     }
@@ -436,9 +432,15 @@ impl Views for SqliteConnection {
                    due_at, last_error, created_at, done_at
             FROM payonce_effect WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR effect_key > ?2)
             ORDER BY effect_key LIMIT ?3";
-        let query =
-            query(SQL).bind(filter.state.map(EffectState::as_str)).bind(filter.after_key.clone()).bind(filter.limit);
-        fetch(self, "read effects", query).await?.iter().map(rows::effect).collect()
+        self.rows(
+            "read effects",
+            SQL,
+            &[filter.state.map(EffectState::as_str).into(), filter.after_key.as_deref().into(), filter.limit.into()],
+        )
+        .await?
+        .iter()
+        .map(rows::effect)
+        .collect()
     }
 
     async fn effect(&mut self, key: &EffectKey) -> Result<Option<Effect>, Error> {
@@ -446,13 +448,13 @@ impl Views for SqliteConnection {
             SELECT effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload, state, after, tries,
                    due_at, last_error, created_at, done_at
             FROM payonce_effect WHERE effect_key = ?1";
-        let found = fetch(self, "read an effect", query(SQL).bind(key.as_str().to_owned())).await?;
+        let found = self.rows("read an effect", SQL, &[key.as_str().into()]).await?;
         found.first().map(rows::effect).transpose()
     }
 
     async fn callback_body(&mut self, id: &str) -> Result<Option<Vec<u8>>, Error> {
         const SQL: &str = "SELECT body FROM payonce_callback WHERE id = ?1";
-        let found = fetch(self, "read a callback", query(SQL).bind(id.to_owned())).await?;
+        let found = self.rows("read a callback", SQL, &[id.into()]).await?;
         found.first().map(|row| row.bytes(0)).transpose()
     }
 
@@ -468,37 +470,69 @@ impl Views for SqliteConnection {
                    (SELECT min(due_at) FROM payonce_effect INDEXED BY payonce_effect_open
                     WHERE done_at IS NULL AND state = 'ready'),
                    (SELECT count(*) FROM payonce_callback INDEXED BY payonce_callback_unbelieved WHERE verdict <> 'booked')";
-        let found = fetch(self, "count", query(SQL)).await?;
+        let found = self.rows("count", SQL, &[]).await?;
         rows::counts(found.first().ok_or_else(|| Error::permanent("count: no row"))?)
     }
 }
 
-impl Engine for SqliteConnection {
+impl Engine for Sqlite {
     type Options = SqliteOptions;
     const NAME: &'static str = "sqlite";
     const BREATHER: Option<(Duration, Duration)> = Some((Duration::from_millis(50), Duration::from_millis(1)));
     const READS_BEFORE_DURABLE: bool = false;
     const TRUSTED_IDLE: Option<Duration> = None;
+    const COMPUTES: bool = true;
+
+    async fn connect(options: &SqliteOptions) -> Result<Self, Error> {
+        open(options).map_err(|error| error.during("open the database"))
+    }
+
+    async fn connect_reader(options: &SqliteOptions) -> Result<Self, Error> {
+        let mut connection = <Self as Engine>::connect(options).await?;
+        connection.run("open for reading", READ_ONLY, &[]).await?;
+        Ok(connection)
+    }
+
+    /// Through sqlx, whose migrator wants a connection of its own.
+    async fn migrate(&mut self) -> Result<Vec<i64>, Error> {
+        let path = self.0.path().ok_or_else(|| Error::permanent("migrate: the database has no path"))?;
+        let mut connection = <SqliteConnection as Engine>::connect(&SqliteOptions { path: path.into() }).await?;
+        let applied = <SqliteConnection as Engine>::migrate(&mut connection).await?;
+        connection.close().await.map_err(|error| Error::from(error).during("close the database"))?;
+        Ok(applied)
+    }
+
+    async fn doubts(&mut self) -> Result<Vec<String>, Error> {
+        doubts(self).await
+    }
+}
+
+/// A connection of sqlx does the same, and each of its statements is two turns of threads. It is what an embedder's
+/// transaction is on; the exercise runs on it too.
+impl Engine for SqliteConnection {
+    type Options = SqliteOptions;
+    const NAME: &'static str = Sqlite::NAME;
+    const BREATHER: Option<(Duration, Duration)> = Sqlite::BREATHER;
+    const READS_BEFORE_DURABLE: bool = Sqlite::READS_BEFORE_DURABLE;
+    const TRUSTED_IDLE: Option<Duration> = Sqlite::TRUSTED_IDLE;
+    const COMPUTES: bool = false;
 
     async fn connect(options: &SqliteOptions) -> Result<Self, Error> {
         let options = SqliteConnectOptions::new()
             .filename(&options.path)
             .create_if_missing(true)
+            .page_size(PAGE_BYTES)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY_TIMEOUT)
-            .pragma("cache_size", "-65536")
-            // A checkpoint runs in the committing thread. At the default of 1000 pages a full batch meets one
-            // every few commits, and the same hot pages are copied each time; 32 MiB of WAL copy them once.
-            .pragma("wal_autocheckpoint", "8000")
-            .pragma("mmap_size", "268435456")
             .disable_statement_logging();
+        let options = SETTINGS.into_iter().fold(options, |options, (name, value)| options.pragma(name, value));
         Self::connect_with(&options).await.map_err(|error| Error::from(error).during("open the database"))
     }
 
     async fn connect_reader(options: &SqliteOptions) -> Result<Self, Error> {
         let mut connection = <Self as Engine>::connect(options).await?;
-        execute(&mut connection, "open for reading", query("PRAGMA query_only = 1")).await?;
+        connection.run("open for reading", READ_ONLY, &[]).await?;
         Ok(connection)
     }
 
@@ -518,12 +552,31 @@ impl Engine for SqliteConnection {
     }
 
     async fn doubts(&mut self) -> Result<Vec<String>, Error> {
-        let found = fetch(self, "read settings", query("PRAGMA synchronous")).await?;
-        let level: i64 = found.first().map(|row| row.int(0)).transpose()?.unwrap_or(0);
-        Ok(if level >= 2 {
-            Vec::new()
-        } else {
-            vec![format!("SQLite: synchronous = {level}; below FULL (2) the last commits can be lost with the power")]
-        })
+        doubts(self).await
     }
+}
+
+async fn doubts(talk: &mut impl Talk) -> Result<Vec<String>, Error> {
+    let found = talk.rows("read settings", "PRAGMA synchronous", &[]).await?;
+    let level: i64 = found.first().map(|row| row.int(0)).transpose()?.unwrap_or(0);
+    Ok(if level >= 2 {
+        Vec::new()
+    } else {
+        vec![format!("SQLite: synchronous = {level}; below FULL (2) the last commits can be lost with the power")]
+    })
+}
+
+fn open(options: &SqliteOptions) -> Result<Sqlite, Error> {
+    // Each of our statements has its place in the cache.
+    const STATEMENTS: usize = 128;
+    let connection = rusqlite::Connection::open(&options.path)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    for (name, value) in SETTINGS {
+        connection.pragma_update(None, name, value)?;
+    }
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(Sqlite(connection))
 }

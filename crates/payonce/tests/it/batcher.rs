@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::FutureExt as _;
 use payonce::{
     batcher::{Batcher, BatcherOptions, NotKnown},
     outcome::{Outcome, Verdict},
@@ -47,7 +48,7 @@ async fn a_caller_that_goes_away_cancels_nothing() {
     let (batcher, task) = Batcher::start(store.clone(), BatcherOptions::default(), now);
     let call = batcher.book(delivery(payment("O1", "T1", 100)), soon());
     // Polled once, so that the job is handed in, then dropped.
-    assert!(tokio::time::timeout(Duration::from_micros(1), call).await.is_err());
+    assert!(call.now_or_never().is_none());
     drop(batcher);
     task.await.unwrap();
     let flow = view(store.as_ref(), "O1").await.flow.len();

@@ -1,7 +1,6 @@
-//! The exercise on SQLite.
+//! The exercise on SQLite, on both ways that lead there.
 
 use payonce::store::sqlite::SqliteOptions;
-use sqlx::SqliteConnection;
 
 /// A fresh file per case; it is left to the operating system's temporary folder.
 async fn fresh(case: &str) -> SqliteOptions {
@@ -9,4 +8,10 @@ async fn fresh(case: &str) -> SqliteOptions {
     SqliteOptions { path: folder.join("payonce.db") }
 }
 
-payonce::exercise!(SqliteConnection, fresh);
+mod our_own_connection {
+    payonce::exercise!(payonce::store::sqlite::Sqlite, super::fresh);
+}
+
+mod a_connection_of_sqlx {
+    payonce::exercise!(sqlx::SqliteConnection, super::fresh);
+}

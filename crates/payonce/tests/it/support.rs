@@ -10,10 +10,12 @@ use payonce::{
     order::{Number, OrderId},
     register::Registration,
     rules::{EffectRule, Event, Rules},
-    store::{Database, OrderView, Store, sqlite::SqliteOptions},
+    store::{
+        Database, OrderView, Store,
+        sqlite::{Sqlite, SqliteOptions},
+    },
     time::Micros,
 };
-use sqlx::SqliteConnection;
 
 pub(crate) const NOW: Micros = Micros(1_767_294_247_000_000);
 
@@ -26,8 +28,8 @@ pub(crate) fn fresh(case: &str) -> SqliteOptions {
     SqliteOptions { path: folder.join("payonce.db") }
 }
 
-pub(crate) async fn open(options: &SqliteOptions, rules: &Arc<Rules>) -> Arc<Database<SqliteConnection>> {
-    Database::<SqliteConnection>::migrate(options).await.unwrap();
+pub(crate) async fn open(options: &SqliteOptions, rules: &Arc<Rules>) -> Arc<Database<Sqlite>> {
+    Database::<Sqlite>::migrate(options).await.unwrap();
     Arc::new(Database::open(options.clone(), rules.clone()).await.unwrap())
 }
 

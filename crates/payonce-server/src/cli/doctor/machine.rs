@@ -13,10 +13,9 @@ use std::{
 
 use payonce::{
     rules::Rules,
-    store::{Database, Store},
+    store::{Database, Store, sqlite::Sqlite},
     time::Micros,
 };
-use sqlx::SqliteConnection;
 
 use super::Findings;
 use crate::{
@@ -91,7 +90,7 @@ pub(super) async fn database(findings: &mut Findings, config: &Config) {
 
 async fn tables(findings: &mut Findings, config: &Config, path: &Path) {
     const AREA: &str = "database";
-    let opened = Database::<SqliteConnection>::open(migrate::options(config), Arc::new(Rules::default())).await;
+    let opened = Database::<Sqlite>::open(migrate::options(config), Arc::new(Rules::default())).await;
     let database = match opened {
         Ok(database) => database,
         Err(error) => {

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use payonce::{
     own_table::{AmountUnit, Identifier, OwnState, OwnTable, TimeForm, Word},
     rules::Rules,
-    store::{Database, OwnColumn, OwnSchema, Store},
+    store::{Database, OwnColumn, OwnSchema, Store, sqlite::Sqlite},
 };
-use sqlx::SqliteConnection;
 
 use super::Findings;
 use crate::{cli::migrate, config::Config};
@@ -30,7 +29,7 @@ pub(super) async fn examine(findings: &mut Findings, config: &Config) {
             findings.warning(&area, what, "put payonce.db where your tables are: `url` in [database]");
             continue;
         }
-        let opened = Database::<SqliteConnection>::open(migrate::options(config), Arc::new(Rules::default())).await;
+        let opened = Database::<Sqlite>::open(migrate::options(config), Arc::new(Rules::default())).await;
         let schema = match opened {
             Ok(database) => database.own_schema(table).await.map(|schema| (database.engine(), schema)),
             Err(error) => Err(error),

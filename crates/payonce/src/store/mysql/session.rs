@@ -174,6 +174,7 @@ impl Engine for MySqlConnection {
     const BREATHER: Option<(Duration, Duration)> = None;
     const READS_BEFORE_DURABLE: bool = true;
     const TRUSTED_IDLE: Option<Duration> = Some(TRUSTED_IDLE);
+    const COMPUTES: bool = false;
 
     async fn connect(options: &ServerOptions) -> Result<Self, Error> {
         open(options).await

@@ -2,8 +2,6 @@
 //!
 //! Here: the verbs. Not here: the statements' texts (`own_table`).
 
-use sqlx::{AssertSqlSafe, SqliteConnection, sqlite::SqliteRow};
-
 use super::{Dialect, OwnColumn, OwnSchema, OwnTables, new_word, read, statements, statuses, update, waiting};
 use crate::{
     error::Error,
@@ -12,48 +10,41 @@ use crate::{
     own_table::{OwnChange, OwnRow, OwnTable, OwnUpdate, Word},
     store::{
         json,
-        rows::{self, Cells},
+        rows::{self, Cells as _},
+        sqlite::{Cell, Talk},
     },
 };
 
 const DIALECT: Dialect = Dialect::Sqlite;
 
-type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;
-
-async fn fetch(connection: &mut SqliteConnection, what: &str, query: Query<'_>) -> Result<Vec<SqliteRow>, Error> {
-    query.fetch_all(connection).await.map_err(|error| Error::from(error).during(what))
-}
-
-fn bind<'q>(query: Query<'q>, word: &Word) -> Query<'q> {
-    match word {
-        Word::Text(text) => query.bind(text.clone()),
-        Word::Integer(number) => query.bind(*number),
+impl From<&Word> for Cell<'static> {
+    fn from(word: &Word) -> Self {
+        match word {
+            Word::Text(text) => text.clone().into(),
+            Word::Integer(number) => (*number).into(),
+        }
     }
 }
 
-impl OwnTables for SqliteConnection {
+impl<C: Talk> OwnTables for C {
     /// BEGIN IMMEDIATE is lock enough.
     async fn own_rows(&mut self, table: &OwnTable, order_nos: &[OrderNo], lock: bool) -> Result<Vec<OwnRow>, Error> {
         let numbers: Vec<&str> = order_nos.iter().map(OrderNo::as_str).collect();
         let numbers = serde_json::to_string(&numbers).unwrap_or_default();
-        let query = sqlx::query(AssertSqlSafe(read(table, DIALECT, 1, lock))).bind(numbers);
-        fetch(self, "read your orders", query).await?.iter().map(rows::own_row).collect()
+        let sql = read(table, DIALECT, 1, lock);
+        self.rows("read your orders", &sql, &[numbers.into()]).await?.iter().map(rows::own_row).collect()
     }
 
     async fn update_own(&mut self, table: &OwnTable, change: OwnChange, rows: &[OwnUpdate]) -> Result<u64, Error> {
-        let query = sqlx::query(AssertSqlSafe(update(table, DIALECT, change, rows.len())));
-        let mut query = bind(query.bind(json::own_updates(table, rows)), new_word(table, change)?);
-        for word in table.words(change.from) {
-            query = query.bind(word.to_string());
-        }
-        let done = query.execute(self).await.map_err(|error| Error::from(error).during("update your orders"))?;
-        Ok(done.rows_affected())
+        let mut values = vec![json::own_updates(table, rows).into(), Cell::from(&new_word(table, change)?.clone())];
+        values.extend(table.words(change.from).into_iter().map(|word| Cell::from(word.to_string())));
+        self.run("update your orders", &update(table, DIALECT, change, rows.len()), &values).await
     }
 
     async fn waiting(&mut self, merchant: &Merchant, after: &str, limit: i64) -> Result<Vec<Number>, Error> {
         const SQL: &str = waiting!("INDEXED BY payonce_quarantine_held", "?1", "?2", "?3");
-        let query = sqlx::query(SQL).bind(merchant.as_str().to_owned()).bind(after.to_owned()).bind(limit);
-        fetch(self, "look for waiting numbers", query).await?.iter().map(rows::number).collect()
+        let values = [merchant.as_str().into(), after.into(), limit.into()];
+        self.rows("look for waiting numbers", SQL, &values).await?.iter().map(rows::number).collect()
     }
 
     async fn own_schema(&mut self, table: &OwnTable) -> Result<OwnSchema, Error> {
@@ -68,14 +59,14 @@ impl OwnTables for SqliteConnection {
         let what = "look at your table";
         let name = table.table.table.as_str();
         let schema = table.table.schema.as_ref().map_or("main", |schema| schema.as_str());
-        let columns = fetch(self, what, sqlx::query(COLUMNS).bind(name).bind(schema)).await?;
+        let columns = self.rows(what, COLUMNS, &[name.into(), schema.into()]).await?;
         if columns.is_empty() {
             return Ok(OwnSchema::default());
         }
         let order_no = table.order_no.as_str();
-        let unique = fetch(self, what, sqlx::query(UNIQUE).bind(name).bind(schema).bind(order_no)).await?;
+        let unique = self.rows(what, UNIQUE, &[name.into(), schema.into(), order_no.into()]).await?;
         let collation = unique.first().map(|row| row.text(0)).transpose()?;
-        let text = fetch(self, what, sqlx::query(COLLATION).bind(name)).await?;
+        let text = self.rows(what, COLLATION, &[name.into()]).await?;
         let text = text.first().map(|row| row.optional_text(0)).transpose()?.flatten().unwrap_or_default();
         let folds = match collation {
             Some(collation) if collation != "BINARY" => Some(collation),
@@ -90,7 +81,7 @@ impl OwnTables for SqliteConnection {
         let columns = columns.collect::<Result<Vec<_>, Error>>()?;
         let has_status = columns.iter().any(|column| column.name.eq_ignore_ascii_case(table.status.as_str()));
         let found = match has_status {
-            true => fetch(self, what, sqlx::query(AssertSqlSafe(statuses(table, DIALECT)))).await?,
+            true => self.rows(what, &statuses(table, DIALECT), &[]).await?,
             false => Vec::new(),
         };
         Ok(OwnSchema {

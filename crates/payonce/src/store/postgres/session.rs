@@ -66,6 +66,7 @@ impl Engine for PgConnection {
     const BREATHER: Option<(Duration, Duration)> = None;
     const READS_BEFORE_DURABLE: bool = false;
     const TRUSTED_IDLE: Option<Duration> = Some(TRUSTED_IDLE);
+    const COMPUTES: bool = false;
 
     async fn connect(options: &ServerOptions) -> Result<Self, Error> {
         open(options).await
