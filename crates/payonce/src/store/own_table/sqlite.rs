@@ -36,8 +36,8 @@ impl<C: Talk> OwnTables for C {
     }
 
     async fn update_own(&mut self, table: &OwnTable, change: OwnChange, rows: &[OwnUpdate]) -> Result<u64, Error> {
-        let mut values = vec![json::own_updates(table, rows).into(), Cell::from(&new_word(table, change)?.clone())];
-        values.extend(table.words(change.from).into_iter().map(|word| Cell::from(word.to_string())));
+        let mut values = vec![json::own_updates(table, rows).into(), new_word(table, change)?.into()];
+        values.extend(table.words(change.from).iter().map(|word| Cell::from(word.to_string())));
         self.run("update your orders", &update(table, DIALECT, change, rows.len()), &values).await
     }
 
