@@ -3,7 +3,7 @@
 //! Here: what may be stored as a name at all (length, no control characters), checked once at the edge.
 //! Not here: the names of facts (`key`).
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -46,14 +46,14 @@ macro_rules! ids {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(Box<str>);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// The longest that can be stored, in bytes.
             pub const MAX: usize = $max;
 
             /// Accepts 1 to `MAX` bytes without control characters; compared byte by byte.
-            pub fn new(text: impl Into<Box<str>>) -> Result<Self, IdError> {
+            pub fn new(text: impl Into<Arc<str>>) -> Result<Self, IdError> {
                 let text = text.into();
                 check($what, &text, Self::MAX)?;
                 Ok(Self(text))
@@ -80,7 +80,7 @@ macro_rules! ids {
 
         impl From<$name> for String {
             fn from(id: $name) -> Self {
-                id.0.into_string()
+                id.as_str().to_owned()
             }
         }
     )*};

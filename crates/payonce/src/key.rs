@@ -3,7 +3,7 @@
 //! Here: how `WXPAY:A20260131-0007:PAY` is spelled, so that it is injective and can be compared byte by
 //! byte by any database. Not here: asking whether a key is taken (`apply`, nowhere else).
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ fn join(parts: &[&str], also: &[u8]) -> String {
 /// The name of a fact, `CHANNEL:number:TYPE`; ASCII, at most 200 characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct IdemKey(Box<str>);
+pub struct IdemKey(Arc<str>);
 
 impl IdemKey {
     /// The longest key that is stored.
@@ -63,7 +63,7 @@ impl IdemKey {
     }
 
     /// A key as a store gave it back. What is in the books has been checked when it came in.
-    pub fn from_books(text: impl Into<Box<str>>) -> Self {
+    pub fn from_books(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 
@@ -82,7 +82,7 @@ impl fmt::Display for IdemKey {
 /// The name of an effect: the same for every delivery of it, for ever. ASCII without `.`, at most 400 characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct EffectKey(Box<str>);
+pub struct EffectKey(Arc<str>);
 
 impl EffectKey {
     /// The longest key that is stored.
@@ -114,7 +114,7 @@ impl EffectKey {
     }
 
     /// A key as a store gave it back.
-    pub fn from_books(text: impl Into<Box<str>>) -> Self {
+    pub fn from_books(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 

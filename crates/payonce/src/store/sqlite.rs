@@ -27,9 +27,11 @@ use crate::{
     time::Micros,
 };
 
+mod checkpoint;
 mod hot;
 mod talk;
 
+use checkpoint::Checkpointer;
 pub(crate) use talk::Cell;
 pub use talk::Talk;
 
@@ -58,7 +60,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "books", include_str!("../../migr
 
 /// A connection of our own. What it does is done when its call returns, so it never waits for anything but the disk.
 #[derive(Debug)]
-pub struct Sqlite(rusqlite::Connection);
+pub struct Sqlite {
+    // Before the connection, which is the last to close the file.
+    checkpointer: Option<Checkpointer>,
+    connection: rusqlite::Connection,
+}
 
 /// The usual way to the booked keys, for a connection that has no other.
 async fn booked_by_array(talk: &mut impl Talk, keys: &[KeyId]) -> Result<Vec<(KeyId, Fingerprint)>, Error> {
@@ -76,7 +82,9 @@ impl<C: Talk> Ledger for C {
     }
 
     async fn commit(&mut self) -> Result<(), Error> {
-        self.run("commit", "COMMIT", &[]).await.map(drop)
+        self.run("commit", "COMMIT", &[]).await?;
+        self.committed();
+        Ok(())
     }
 
     async fn rollback(&mut self) -> Result<(), Error> {
@@ -484,18 +492,22 @@ impl Engine for Sqlite {
     const COMPUTES: bool = true;
 
     async fn connect(options: &SqliteOptions) -> Result<Self, Error> {
-        open(options).map_err(|error| error.during("open the database"))
+        let what = "open the database";
+        let connection = open(options).map_err(|error| error.during(what))?;
+        let beside = open(options).map_err(|error| error.during(what))?;
+        Ok(Self { checkpointer: Some(Checkpointer::start(beside)?), connection })
     }
 
     async fn connect_reader(options: &SqliteOptions) -> Result<Self, Error> {
-        let mut connection = <Self as Engine>::connect(options).await?;
-        connection.run("open for reading", READ_ONLY, &[]).await?;
-        Ok(connection)
+        let connection = open(options).map_err(|error| error.during("open the database"))?;
+        let mut reader = Self { checkpointer: None, connection };
+        reader.run("open for reading", READ_ONLY, &[]).await?;
+        Ok(reader)
     }
 
     /// Through sqlx, whose migrator wants a connection of its own.
     async fn migrate(&mut self) -> Result<Vec<i64>, Error> {
-        let path = self.0.path().ok_or_else(|| Error::permanent("migrate: the database has no path"))?;
+        let path = self.connection.path().ok_or_else(|| Error::permanent("migrate: the database has no path"))?;
         let mut connection = <SqliteConnection as Engine>::connect(&SqliteOptions { path: path.into() }).await?;
         let applied = <SqliteConnection as Engine>::migrate(&mut connection).await?;
         connection.close().await.map_err(|error| Error::from(error).during("close the database"))?;
@@ -566,7 +578,7 @@ async fn doubts(talk: &mut impl Talk) -> Result<Vec<String>, Error> {
     })
 }
 
-fn open(options: &SqliteOptions) -> Result<Sqlite, Error> {
+fn open(options: &SqliteOptions) -> Result<rusqlite::Connection, Error> {
     // Each of our statements has its place in the cache.
     const STATEMENTS: usize = 128;
     let connection = rusqlite::Connection::open(&options.path)?;
@@ -578,5 +590,5 @@ fn open(options: &SqliteOptions) -> Result<Sqlite, Error> {
         connection.pragma_update(None, name, value)?;
     }
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    Ok(Sqlite(connection))
+    Ok(connection)
 }

@@ -131,6 +131,9 @@ pub trait Talk: Send + Sized {
     /// Runs a statement; affected rows.
     fn run(&mut self, what: &str, sql: &str, values: &[Cell<'_>]) -> impl Future<Output = Result<u64, Error>> + Send;
 
+    /// Something was committed.
+    fn committed(&self) {}
+
     /// The ledger's verb of this name, for a connection that has its own way.
     fn look(&mut self, numbers: &[Number], keys: &[KeyId]) -> impl Future<Output = Result<Look, Error>> + Send {
         look_in_steps(self, numbers, keys)
@@ -187,22 +190,28 @@ impl Talk for SqliteConnection {
 
 impl Talk for Sqlite {
     async fn rows(&mut self, what: &str, sql: &str, values: &[Cell<'_>]) -> Result<Vec<Row>, Error> {
-        hot::rows(&self.0, sql, values).map_err(|error| error.during(what))
+        hot::rows(&self.connection, sql, values).map_err(|error| error.during(what))
     }
 
     async fn run(&mut self, what: &str, sql: &str, values: &[Cell<'_>]) -> Result<u64, Error> {
-        hot::run(&self.0, sql, values).map_err(|error| error.during(what))
+        hot::run(&self.connection, sql, values).map_err(|error| error.during(what))
+    }
+
+    fn committed(&self) {
+        if let Some(checkpointer) = &self.checkpointer {
+            checkpointer.hint();
+        }
     }
 
     async fn look(&mut self, numbers: &[Number], keys: &[KeyId]) -> Result<Look, Error> {
-        hot::look(&self.0, numbers, keys).map_err(|error| error.during("look"))
+        hot::look(&self.connection, numbers, keys).map_err(|error| error.during("look"))
     }
 
     async fn book_usual(&mut self, rows: &Usual<'_>) -> Result<u64, Error> {
-        hot::book_usual(&self.0, rows).map_err(|error| error.during("book"))
+        hot::book_usual(&self.connection, rows).map_err(|error| error.during("book"))
     }
 
     async fn booked(&mut self, keys: &[KeyId]) -> Result<Vec<(KeyId, Fingerprint)>, Error> {
-        hot::booked(&self.0, keys).map_err(|error| error.during("read keys"))
+        hot::booked(&self.connection, keys).map_err(|error| error.during("read keys"))
     }
 }
