@@ -5,6 +5,8 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people at a terminal")]
 
+mod bench;
+mod packages;
 mod peers;
 mod runs;
 mod services;
@@ -24,7 +26,9 @@ Usage: cargo xtask <command>
   tidy                  checks the code about the code: who may know what, headers, lengths, names. Seconds
   peers                 installs other people's payment software into target/peers, for the interop tests
   services [--stop]     starts (or ends) real PostgreSQL, MariaDB and seekdb servers for the tests, on loopback
-  bench [arguments]     measures callbacks per second through the gateway
+  bench [arguments]     measures callbacks per second through the gateway on three databases, beside what one would
+                        write or pick instead. Installs packages of npm and PyPI into target/bench and starts the
+                        servers. `bench --help` lists its arguments
   soak [rounds]         runs the tests with many more random rounds (default 200), everything else as usual
   fuzz [seconds]        runs each fuzz target of payonce-channels for so many seconds (default 60)
   help                  this
@@ -41,6 +45,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
+        // Before the line about --help: the benchmark has its own.
+        ["bench", rest @ ..] => bench::command(rest),
         [] | ["help" | "--help" | "-h", ..] | [_, "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())
@@ -51,7 +57,6 @@ fn main() -> ExitCode {
         ["peers"] => peers::install().map(|folder| println!("peers are in {}", folder.display())),
         ["services"] => services::start().map(|found| found.iter().for_each(|(name, url)| println!("{name}={url}"))),
         ["services", "--stop"] => services::stop(),
-        ["bench", rest @ ..] => runs::bench(rest),
         ["soak"] => runs::soak("200"),
         ["soak", rounds] => runs::soak(rounds),
         ["fuzz"] => runs::fuzz("60"),

@@ -1,19 +1,11 @@
-//! The long runs: bench, soak, fuzz.
+//! The long runs: soak, fuzz.
 //!
-//! Here: which tests or benches, with which environment. Not here: the tests and benches themselves.
+//! Here: which tests, with which environment. Not here: the tests themselves, and the benchmark (`bench`).
 
 use crate::{
     shell::{self, Outcome},
     test::closing_line,
 };
-
-/// Callbacks per second through the gateway.
-pub(crate) fn bench(arguments: &[&str]) -> Outcome<()> {
-    shell::step("cargo bench: callbacks", || {
-        let bench = ["bench", "--locked", "-p", "payonce-server", "--bench", "callbacks"];
-        shell::run(shell::cargo().args(bench).arg("--").args(arguments))
-    })
-}
 
 /// All tests with many more random rounds.
 pub(crate) fn soak(rounds: &str) -> Outcome<()> {

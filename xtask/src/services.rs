@@ -170,18 +170,24 @@ fn first_byte(port: u16, send: &[u8], at: usize) -> Option<u8> {
 
 /// Installs what is missing, starts what does not run, and writes `target/services/env`.
 pub(crate) fn start() -> Outcome<Vec<(String, String)>> {
+    start_these(|_| true)
+}
+
+/// The same for some of them, by name; of the others the file says what it said.
+pub(crate) fn start_these(is_wanted: impl Fn(&str) -> bool) -> Outcome<Vec<(String, String)>> {
     let home = home()?;
-    let mut variables = Vec::new();
-    for service in &SERVICES {
+    let mut started = Vec::new();
+    for service in SERVICES.iter().filter(|service| is_wanted(service.name)) {
         let port = match running(&home, service) {
             Some(port) => port,
             None => shell::step(&format!("services: {}", service.name), || begin(&home, service))?,
         };
-        variables.push((service.variable.to_owned(), (service.url)(port)));
+        started.push((service.variable.to_owned(), (service.url)(port)));
     }
-    let env: String = variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+    let others = variables().into_iter().filter(|(name, _)| started.iter().all(|(other, _)| other != name));
+    let env: String = others.chain(started.clone()).map(|(name, value)| format!("{name}={value}\n")).collect();
     write(&folder().join("env"), &env)?;
-    Ok(variables)
+    Ok(started)
 }
 
 /// Ends the servers that `start` recorded, and nothing else.

@@ -9,6 +9,7 @@
 
 mod accounts;
 mod checks;
+mod database_url;
 mod effects;
 mod fault;
 mod order_table;
@@ -43,7 +44,7 @@ pub use fault::{Fault, Faults};
 pub use secret::Secret;
 pub(crate) use section::{readable, reason};
 
-use crate::gateway::Limits;
+use crate::{database, gateway::Limits};
 
 use fault::{Place, Report, Show, quote};
 use section::{Section, Told};
@@ -129,10 +130,10 @@ impl Default for Server {
 }
 
 /// `[database]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Database {
-    /// The file of the embedded database.
-    pub path: PathBuf,
+    /// Where the books are.
+    pub place: database::Place,
     /// Start although an acknowledgement would be less than durable.
     pub accept_unsafe_settings: bool,
 }
@@ -235,7 +236,7 @@ fn empty(path: &Path, report: &Report) -> Config {
     Config {
         file: path.to_path_buf(),
         server: Server::default(),
-        database: Database { path: report.dir().join(DATABASE_FILE), accept_unsafe_settings: false },
+        database: database_url::default(report),
         shops: vec![Shop::default_shop()],
         order_tables: BTreeMap::new(),
         accounts: Vec::new(),
@@ -250,7 +251,7 @@ fn sections(path: &Path, report: &Report, members: Vec<Member>) -> Config {
     let mut config = empty(path, report);
     let mut root = Section::root(report, members);
     config.server = server(root.section("server"));
-    config.database = database(root.section("database"));
+    config.database = database_url::read(root.section("database"));
     config.policy = policy(root.section("policy"));
     config.log = log(root.section("log"));
     let (shops, mut order_tables) = shops(root.named("shops"));
@@ -360,45 +361,6 @@ fn public_url(report: &Report, told: Told<String>) -> Option<String> {
         return fail("`public_url` has a user name or password; the platforms cannot log in".to_owned());
     }
     Some(told.value.trim_end_matches('/').to_owned())
-}
-
-/// The embedded database's file unless configured.
-const DATABASE_FILE: &str = "payonce.db";
-
-fn database(mut section: Section<'_>) -> Database {
-    let path = section.text("url").and_then(|told| database_path(section.report, &told));
-    let path = section.report.dir().join(path.unwrap_or_else(|| PathBuf::from(DATABASE_FILE)));
-    let database = Database { path, accept_unsafe_settings: section.flag("accept_unsafe_settings", false) };
-    section.finish();
-    database
-}
-
-fn database_path(report: &Report, told: &Told<String>) -> Option<PathBuf> {
-    // The URL is never shown: it may hold a password.
-    let fail = |what: &str, todo: &str| {
-        report.fault(&told.place, Show::Masked, format!("`url`: {what}"), todo);
-        None
-    };
-    const EXAMPLE: &str = "write url = \"sqlite:payonce.db\"";
-    let Some((scheme, rest)) = told.value.split_once(':') else {
-        return fail("a database URL begins with its kind", EXAMPLE);
-    };
-    match scheme {
-        "sqlite" => {}
-        "postgres" | "postgresql" | "mysql" | "mariadb" => {
-            let todo = "use url = \"sqlite:payonce.db\", or the build `full`, which has PostgreSQL and MySQL";
-            return fail(&format!("{scheme} is not in this build, which has SQLite only"), todo);
-        }
-        _ => return fail("this kind of database is not known", EXAMPLE),
-    }
-    let rest = rest.strip_prefix("//").unwrap_or(rest);
-    if rest.contains('?') || rest.contains('#') {
-        return fail("has a query; there is nothing to be set that way", "remove it, what is safe is the default");
-    }
-    if rest.is_empty() || rest.starts_with(":memory:") {
-        return fail("a database in memory forgets what was acknowledged", EXAMPLE);
-    }
-    Some(PathBuf::from(rest))
 }
 
 fn policy(mut section: Section<'_>) -> Policy {

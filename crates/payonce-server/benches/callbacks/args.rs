@@ -1,6 +1,6 @@
 //! What is asked for, and what follows from it.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use clap::{Parser, ValueEnum};
 use serde::Serialize;
@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// Name the competitors and end
     #[arg(long)]
     list: bool,
+    /// What must be installed and running, one `needs NAME` a line: `cargo xtask bench` asks so.
+    #[arg(long, hide = true)]
+    pub(crate) needs: bool,
     /// Cargo says so.
     #[arg(long, hide = true)]
     bench: bool,
@@ -55,6 +58,9 @@ pub(crate) struct Args {
     /// Where the control's files are.
     #[arg(long, hide = true)]
     pub(crate) folder: Option<PathBuf>,
+    /// Where the control's database is.
+    #[arg(long, hide = true)]
+    pub(crate) database: Option<String>,
 }
 
 /// Which callbacks are sent.
@@ -93,7 +99,7 @@ pub(crate) struct Plan {
     pub(crate) patience: u64,
     /// How long the machine is looked at before each measurement.
     pub(crate) look: Duration,
-    pub(crate) smoke: bool,
+    pub(crate) keep: bool,
 }
 
 /// More than any competitor takes on this sort of machine; one that runs out of callbacks stops early, and
@@ -136,7 +142,7 @@ impl Args {
             warm_up: 500,
             patience: self.patience,
             look: Duration::from_millis(250),
-            smoke: false,
+            keep: self.keep,
         };
         Ok(if self.smoke { plan.tiny() } else { plan })
     }
@@ -154,9 +160,13 @@ impl Plan {
             warm_up: 20,
             patience: 0,
             look: Duration::from_millis(20),
-            smoke: true,
             ..self
         }
+    }
+
+    /// Services and packages that the competitors need.
+    pub(crate) fn needs(&self) -> BTreeSet<&'static str> {
+        self.competitors.iter().flat_map(|competitor| competitor.needs()).collect()
     }
 
     /// How many seconds the run may take; generous, because signatures have to be valid until its end.

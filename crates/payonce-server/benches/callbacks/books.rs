@@ -1,31 +1,21 @@
-//! The databases: filled with orders before a run, and audited after it.
+//! The books: filled with orders before a run, and audited after it.
 //!
-//! Here: what each kind of books looks like, how orders get into it quickly, and what must be true in it
-//! afterwards. Not here: what is written while callbacks come in (the gateway, or `controls`).
+//! Here: what each kind of books looks like on each engine, how orders get into it quickly, and what must be true in
+//! it afterwards. Not here: what is written while callbacks come in (the gateway, `controls`, `benches/foreign`), and
+//! where databases come from (`servers`).
 
-use std::{path::Path, sync::Arc};
+use std::{collections::HashSet, fs, path::Path};
 
-use payonce::{
-    ids::{Merchant, OrderKind, OrderNo, OutTradeNo, Shop},
-    money::Money,
-    order::{Number, OrderId},
-    register::Registration,
-    rules::Rules,
-    store::{
-        Database, Engine, Store as _,
-        sqlite::{Sqlite, SqliteOptions},
-    },
-    time::Micros,
-};
-use sqlx::{
-    AssertSqlSafe, Connection as _, Row as _, SqliteConnection,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode},
-};
+use payonce::store::sqlite::SqliteOptions;
+use sqlx::SqliteConnection;
 
 use crate::{
     Outcome,
-    competitors::Effects,
-    presigned::{FEN, Keys, PREFIX, order_no},
+    child::Running,
+    competitors::{self, Effects, TOKEN},
+    engines::{Connection, Database, Engine},
+    presigned::{ACCOUNT, FEN, Keys, PREFIX, order_no},
+    servers,
 };
 
 /// A kind of books.
@@ -33,17 +23,21 @@ use crate::{
 pub(crate) enum Books {
     /// Nothing is kept.
     None,
-    /// payonce's tables in SQLite.
+    /// payonce's tables.
     Payonce,
-    /// The tables that one would make by hand, in SQLite.
+    /// The tables that one would make by hand.
     Plain,
-    /// The same, used without a unique key.
+    /// The same, but effects are jobs of graphile-worker, executed into `effects.log`.
+    Jobs,
+    /// The tables by hand, used without their unique key.
     Look,
 }
 
 /// What was sent to one process, and how it was answered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
+    /// Facts that were in the books before.
+    pub(crate) before: u64,
     /// Facts that were acknowledged at least once.
     pub(crate) facts: u64,
     /// Acknowledgements beyond the first of each.
@@ -52,96 +46,188 @@ pub(crate) struct Sent {
     pub(crate) unknown: u64,
 }
 
-/// The tables by hand; what a shop has, and an outbox.
-const PLAIN: &str = "
-    CREATE TABLE t_order (
-        order_no TEXT NOT NULL PRIMARY KEY, amount INTEGER NOT NULL, status TEXT NOT NULL, trade_no TEXT,
-        paid_at INTEGER
-    ) WITHOUT ROWID;
-    CREATE TABLE t_idempotency (idem_key TEXT NOT NULL PRIMARY KEY, created_at INTEGER NOT NULL) WITHOUT ROWID;
-    CREATE TABLE t_order_flow (
-        id INTEGER PRIMARY KEY, order_no TEXT NOT NULL, trade_no TEXT NOT NULL, amount INTEGER NOT NULL,
-        created_at INTEGER NOT NULL
-    );
-    CREATE TABLE t_outbox (
-        id INTEGER PRIMARY KEY, effect TEXT NOT NULL, order_no TEXT NOT NULL, payload TEXT NOT NULL,
-        state TEXT NOT NULL, created_at INTEGER NOT NULL
-    );
-";
+/// What the books hold after a turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Audit {
+    /// Booked facts.
+    pub(crate) facts: i64,
+    /// Effects owed for them, each counted once.
+    pub(crate) effects: i64,
+    /// Shipments beyond the first of an order, where they are possible.
+    pub(crate) double_shipments: Option<i64>,
+}
+
+/// What a shop has, and an outbox. Texts of keys, and the column that numbers itself, are the engine's.
+fn plain(engine: Engine) -> String {
+    let (key, text, id, end) = match engine {
+        Engine::Sqlite => ("TEXT", "TEXT", "INTEGER PRIMARY KEY", ""),
+        Engine::Postgres => ("text", "text", "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", ""),
+        Engine::Mariadb => (
+            "VARCHAR(96)",
+            "TEXT",
+            "BIGINT AUTO_INCREMENT PRIMARY KEY",
+            " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+        ),
+    };
+    let keyed = if engine == Engine::Sqlite { " WITHOUT ROWID" } else { end };
+    format!(
+        "CREATE TABLE t_order (
+            order_no {key} NOT NULL PRIMARY KEY, amount BIGINT NOT NULL, status {key} NOT NULL, trade_no {key},
+            paid_at BIGINT
+        ){keyed};
+        CREATE TABLE t_idempotency (idem_key {key} NOT NULL PRIMARY KEY, created_at BIGINT NOT NULL){keyed};
+        CREATE TABLE t_order_flow (
+            id {id}, order_no {key} NOT NULL, trade_no {key} NOT NULL, amount BIGINT NOT NULL,
+            created_at BIGINT NOT NULL
+        ){end};
+        CREATE TABLE t_outbox (
+            id {id}, effect {key} NOT NULL, order_no {key} NOT NULL, payload {text} NOT NULL, state {key} NOT NULL,
+            created_at BIGINT NOT NULL
+        ){end};"
+    )
+}
 
 impl Books {
-    pub(crate) const fn file(self) -> &'static str {
+    /// Whose tables they are: what a copy is taken of.
+    pub(crate) const fn tables(self) -> Self {
         match self {
-            Self::None => "",
-            Self::Payonce => "payonce.db",
-            Self::Plain | Self::Look => "plain.db",
+            Self::None | Self::Payonce => self,
+            Self::Plain | Self::Jobs | Self::Look => Self::Plain,
         }
     }
 
-    /// Makes the database with so many orders that wait to be paid; what it says about its durability.
-    pub(crate) async fn prepare(self, path: &Path, orders: usize, keys: &Keys) -> Outcome<Option<String>> {
-        match self {
-            Self::None => Ok(None),
-            Self::Payonce => prepare_payonce(path, orders, keys).await.map(Some),
-            // The pool of the naive handler reads its own settings.
-            Self::Plain | Self::Look => prepare_plain(path, orders).await.map(|()| None),
+    /// Makes the tables in an empty database, with so many orders that wait to be paid.
+    pub(crate) async fn prepare(self, database: &Database, orders: usize, folder: &Path, keys: &Keys) -> Outcome<()> {
+        match self.tables() {
+            Self::Payonce => prepare_payonce(database, orders, folder, keys).await?,
+            Self::Plain => prepare_plain(database, orders).await?,
+            _ => return Ok(()),
         }
+        let mut connection = database.open().await?;
+        let tables = tables(&mut connection).await?;
+        servers::settle(&mut connection, &tables).await?;
+        connection.close().await
     }
 
-    /// Effects that are due and not delivered yet, and those that are done.
-    pub(crate) async fn effects(self, path: &Path) -> Outcome<(i64, i64)> {
-        let mut connection = open(path).await?;
-        let open = number(&mut connection, "SELECT count(*) FROM payonce_effect WHERE done_at IS NULL").await?;
-        let all = number(&mut connection, "SELECT count(*) FROM payonce_effect").await?;
-        Ok((open, all - open))
-    }
-
-    /// What must be true after a run: booked once whatever was acknowledged, and nothing else. Double
-    /// shipments, where they are possible.
-    pub(crate) async fn audit(self, path: &Path, sent: Sent, effects: Effects) -> Outcome<Option<i64>> {
-        let mut connection = match self {
-            Self::None => return Ok(None),
-            _ => open(path).await?,
+    /// What the settings are that decide about durability, where the competitor does not say so itself.
+    pub(crate) async fn settings(self, database: &Database) -> Outcome<Option<String>> {
+        if self != Self::Payonce {
+            return Ok(None);
+        }
+        let mut connection = match database.engine {
+            Engine::Sqlite => gateway_session(database).await?,
+            Engine::Postgres | Engine::Mariadb => database.open().await?,
         };
-        let mut count = async |sql: &'static str| number(&mut connection, sql).await;
+        let said = connection.settings().await?;
+        connection.close().await?;
+        Ok(Some(said))
+    }
+
+    /// Effects that are owed and not delivered yet.
+    pub(crate) async fn open_effects(self, connection: &mut Connection) -> Outcome<i64> {
         match self {
-            Self::None => Ok(None),
-            Self::Payonce => {
-                let facts = count("SELECT count(*) FROM payonce_idempotency").await?;
-                check_facts(facts, sent)?;
-                equal("flow rows", count("SELECT count(*) FROM payonce_order_flow").await?, facts)?;
-                equal("evidence", count("SELECT count(*) FROM payonce_callback").await?, facts)?;
-                equal("paid orders", count("SELECT count(*) FROM payonce_order WHERE status = 'PAID'").await?, facts)?;
-                equal("held notices", count("SELECT count(*) FROM payonce_quarantine").await?, 0)?;
-                let owed = if effects == Effects::None { 0 } else { 2 * facts };
-                equal("effects", count("SELECT count(*) FROM payonce_effect").await?, owed)?;
-                let done = if effects == Effects::Delivered { owed } else { 0 };
-                equal("effects done", count("SELECT count(*) FROM payonce_effect WHERE state = 'done'").await?, done)?;
-                if sent.unknown == 0 {
-                    let repeats = count("SELECT coalesce(sum(repeats), 0) FROM payonce_idempotency").await?;
-                    equal("repeats counted", repeats, i64::try_from(sent.repeats)?)?;
-                }
-                Ok(None)
-            }
-            Self::Plain => {
-                let facts = count("SELECT count(*) FROM t_idempotency").await?;
-                check_facts(facts, sent)?;
-                equal("flow rows", count("SELECT count(*) FROM t_order_flow").await?, facts)?;
-                equal("outbox rows", count("SELECT count(*) FROM t_outbox").await?, 2 * facts)?;
-                equal("paid orders", count("SELECT count(*) FROM t_order WHERE status = 'PAID'").await?, facts)?;
-                Ok(None)
-            }
-            Self::Look => {
-                check_facts(count("SELECT count(*) FROM t_order WHERE status = 'PAID'").await?, sent)?;
-                let shipped = "SELECT count(*) - count(DISTINCT order_no) FROM t_outbox WHERE effect = 'ship'";
-                Ok(Some(count(shipped).await?))
+            Self::Jobs => connection.number("SELECT count(*) FROM graphile_worker._private_jobs").await,
+            // Both conditions, so that every engine has an index for it.
+            _ => {
+                let open = "SELECT count(*) FROM payonce_effect \
+                            WHERE done_at IS NULL AND state IN ('ready', 'leased')";
+                connection.number(open).await
             }
         }
+    }
+
+    /// Effects that are delivered.
+    pub(crate) async fn done_effects(self, connection: &mut Connection, folder: &Path) -> Outcome<i64> {
+        match self {
+            Self::Jobs => Ok(i64::try_from(executed(folder).0)?),
+            _ => connection.number("SELECT count(*) FROM payonce_effect WHERE state = 'done'").await,
+        }
+    }
+
+    /// What must be true after a run: booked once whatever was acknowledged, and nothing else; as many effects as
+    /// the facts owe.
+    pub(crate) async fn audit(
+        self,
+        database: &Database,
+        folder: &Path,
+        sent: Sent,
+        effects: Effects,
+    ) -> Outcome<Audit> {
+        if self == Self::None {
+            return Ok(Audit::default());
+        }
+        let mut connection = database.open().await?;
+        let done = match self {
+            Self::Payonce => audit_payonce(&mut connection, sent, effects).await,
+            Self::Plain | Self::Jobs => audit_plain(&mut connection, sent, self, folder).await,
+            Self::Look | Self::None => audit_look(&mut connection, sent).await,
+        };
+        connection.close().await?;
+        done
     }
 }
 
+async fn audit_payonce(connection: &mut Connection, sent: Sent, effects: Effects) -> Outcome<Audit> {
+    let facts = connection.number("SELECT count(*) FROM payonce_idempotency").await?;
+    check_facts(facts, sent)?;
+    let owed = if effects == Effects::None { 0 } else { 2 * facts };
+    let done = if effects == Effects::Delivered { owed } else { 0 };
+    for (what, query, want) in [
+        ("flow rows", "SELECT count(*) FROM payonce_order_flow", facts),
+        ("evidence", "SELECT count(*) FROM payonce_callback", facts),
+        ("paid orders", "SELECT count(*) FROM payonce_order WHERE status = 'PAID'", facts),
+        ("held notices", "SELECT count(*) FROM payonce_quarantine", 0),
+        ("effects", "SELECT count(*) FROM payonce_effect", owed),
+        ("effects done", "SELECT count(*) FROM payonce_effect WHERE state = 'done'", done),
+    ] {
+        equal(what, connection.number(query).await?, want)?;
+    }
+    if sent.unknown == 0 {
+        let repeats = connection.number("SELECT coalesce(sum(repeats), 0) FROM payonce_idempotency").await?;
+        equal("repeats counted", repeats, i64::try_from(sent.repeats)?)?;
+    }
+    Ok(Audit { facts, effects: owed, double_shipments: None })
+}
+
+async fn audit_plain(connection: &mut Connection, sent: Sent, books: Books, folder: &Path) -> Outcome<Audit> {
+    let facts = connection.number("SELECT count(*) FROM t_idempotency").await?;
+    check_facts(facts, sent)?;
+    let stored = if books == Books::Jobs { 0 } else { 2 * facts };
+    for (what, query, want) in [
+        ("flow rows", "SELECT count(*) FROM t_order_flow", facts),
+        ("outbox rows", "SELECT count(*) FROM t_outbox", stored),
+        ("paid orders", "SELECT count(*) FROM t_order WHERE status = 'PAID'", facts),
+    ] {
+        equal(what, connection.number(query).await?, want)?;
+    }
+    if books == Books::Jobs {
+        equal("jobs left", books.open_effects(connection).await?, 0)?;
+        let (lines, distinct) = executed(folder);
+        equal("effects executed", i64::try_from(lines)?, 2 * facts)?;
+        equal("distinct effects executed", i64::try_from(distinct)?, 2 * facts)?;
+    }
+    Ok(Audit { facts, effects: 2 * facts, double_shipments: None })
+}
+
+/// Only what can be said of wrong books: which orders are paid, and how often goods left too often.
+async fn audit_look(connection: &mut Connection, sent: Sent) -> Outcome<Audit> {
+    let facts = connection.number("SELECT count(*) FROM t_order WHERE status = 'PAID'").await?;
+    check_facts(facts, sent)?;
+    let doubles = "SELECT count(*) - count(DISTINCT order_no) FROM t_outbox WHERE effect = 'ship'";
+    let double_shipments = Some(connection.number(doubles).await?);
+    let effects = connection.number("SELECT count(*) FROM t_outbox").await?;
+    Ok(Audit { facts, effects, double_shipments })
+}
+
+/// Lines that the second process of `node-graphile-worker` wrote, and how many of them differ.
+fn executed(folder: &Path) -> (usize, usize) {
+    let text = fs::read_to_string(folder.join("effects.log")).unwrap_or_default();
+    (text.lines().count(), text.lines().collect::<HashSet<_>>().len())
+}
+
 fn check_facts(booked: i64, sent: Sent) -> Outcome<()> {
-    let (least, most) = (i64::try_from(sent.facts)?, i64::try_from(sent.facts + sent.unknown)?);
+    let least = i64::try_from(sent.before + sent.facts)?;
+    let most = i64::try_from(sent.before + sent.facts + sent.unknown)?;
     if (least..=most).contains(&booked) {
         return Ok(());
     }
@@ -152,91 +238,86 @@ fn equal(what: &str, have: i64, want: i64) -> Outcome<()> {
     if have == want { Ok(()) } else { Err(format!("{what}: {have} instead of {want}").into()) }
 }
 
-async fn open(path: &Path) -> Outcome<SqliteConnection> {
-    let options = SqliteConnectOptions::new().filename(path).busy_timeout(std::time::Duration::from_secs(30));
-    Ok(SqliteConnection::connect_with(&options).await?)
+/// A session of the gateway's own making, so that its settings are what the gateway has. The only place where the
+/// benchmark knows the store's types.
+async fn gateway_session(database: &Database) -> Outcome<Connection> {
+    let options = SqliteOptions { path: database.address.clone().into() };
+    Ok(Connection::Sqlite(<SqliteConnection as payonce::store::Engine>::connect(&options).await?))
 }
 
-async fn number(connection: &mut SqliteConnection, sql: &'static str) -> Outcome<i64> {
-    Ok(sqlx::query(sql).fetch_one(connection).await?.try_get(0)?)
-}
-
-/// One order through the front door; the others are copies of its rows, whatever columns those have.
-async fn prepare_payonce(path: &Path, orders: usize, keys: &Keys) -> Outcome<String> {
-    let options = SqliteOptions { path: path.to_owned() };
-    Database::<Sqlite>::migrate(&options).await?;
-    let database = Database::<Sqlite>::open(options.clone(), Arc::new(Rules::default())).await?;
-    let number = Number { merchant: Merchant::of("WXPAY", &keys.mchid)?, out_trade_no: OutTradeNo::new(order_no(0))? };
-    let registration = Registration {
-        id: OrderId { shop: Shop::default_shop(), order_no: OrderNo::new(order_no(0))? },
-        kind: OrderKind::new("goods")?,
-        money: Money::cny(FEN)?,
-        attempts: [(number, FEN)].into(),
-        meta: r#"{"sku":"S1"}"#.to_owned(),
-        now: Micros::now(),
-    };
-    database.register(&registration).await?.map_err(|refused| refused.to_string())?;
-    drop(database);
-    // Through the gateway's own way of connecting, so that these are its settings.
-    let mut connection = <SqliteConnection as Engine>::connect(&options).await?;
+/// One order through the front door of the real gateway; the others are copies of its rows, whatever columns those
+/// have.
+async fn prepare_payonce(database: &Database, orders: usize, folder: &Path, keys: &Keys) -> Outcome<()> {
+    let migrated = competitors::gateway(database, Effects::None, "warn", folder, keys, "migrate")?.output()?;
+    if !migrated.status.success() {
+        return Err(format!("payonce migrate: {}", String::from_utf8_lossy(&migrated.stderr)).into());
+    }
+    let serve = competitors::gateway(database, Effects::None, "warn", folder, keys, "serve")?;
+    let running = Running::start(serve, &folder.join("log"), true)?;
+    let admin = running.admin.ok_or("the gateway has no admin address")?;
+    let number = order_no(0);
+    let order = serde_json::json!({
+        "order_no": number,
+        "amount": FEN,
+        "meta": { "sku": "S1" },
+        "attempts": [{ "account": ACCOUNT, "out_trade_no": number }],
+    });
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let answer = client.post(format!("http://{admin}/api/orders")).bearer_auth(TOKEN).json(&order).send().await?;
+    if !answer.status().is_success() {
+        return Err(format!("registering an order: {}", answer.text().await?).into());
+    }
+    running.stop()?;
+    let mut connection = database.open().await?;
     for table in ["payonce_order", "payonce_attempt"] {
         copy_rows(&mut connection, table, orders).await?;
     }
-    let settings = settings(&mut connection).await?;
-    fold(connection).await?;
-    Ok(settings)
+    connection.close().await
 }
 
-async fn copy_rows(connection: &mut SqliteConnection, table: &str, orders: usize) -> Outcome<()> {
-    let columns = sqlx::query("SELECT name FROM pragma_table_info(?1)").bind(table.to_owned());
-    let columns = columns.fetch_all(&mut *connection).await?;
-    let columns = columns.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
+async fn copy_rows(connection: &mut Connection, table: &str, orders: usize) -> Outcome<()> {
+    let engine = connection.engine();
+    let columns = columns(connection, table).await?;
+    let number = engine.numbered(PREFIX, "n.i", 8);
     let value = |column: &String| match column.as_str() {
-        "order_no" | "out_trade_no" => format!("'{PREFIX}' || printf('%08d', n.i)"),
+        "order_no" | "out_trade_no" => number.clone(),
         other => format!("t.{other}"),
     };
     let (names, values) = (columns.join(", "), columns.iter().map(value).collect::<Vec<_>>().join(", "));
+    let series = engine.series(1, orders);
     let sql = format!(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {orders})
-         INSERT INTO {table} ({names}) SELECT {values} FROM n CROSS JOIN (SELECT * FROM {table} LIMIT 1) AS t"
+        "INSERT INTO {table} ({names})
+         SELECT {values} FROM {series} AS n CROSS JOIN (SELECT * FROM {table} LIMIT 1) AS t"
     );
-    sqlx::query(AssertSqlSafe(sql)).execute(connection).await?;
-    Ok(())
+    connection.run(&sql).await
 }
 
-async fn prepare_plain(path: &Path, orders: usize) -> Outcome<()> {
-    let options =
-        SqliteConnectOptions::new().filename(path).create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
-    let mut connection = SqliteConnection::connect_with(&options).await?;
-    sqlx::raw_sql(PLAIN).execute(&mut connection).await?;
-    let sql = format!(
-        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {orders})
-         INSERT INTO t_order SELECT '{PREFIX}' || printf('%08d', i), {FEN}, 'PENDING', NULL, NULL FROM n"
-    );
-    sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await?;
-    fold(connection).await
+/// Names of a table's columns, in their order.
+pub(crate) async fn columns(connection: &mut Connection, table: &str) -> Outcome<Vec<String>> {
+    let query = match connection.engine() {
+        Engine::Sqlite => format!("SELECT name FROM pragma_table_info('{table}')"),
+        Engine::Postgres => format!(
+            "SELECT column_name::text FROM information_schema.columns
+             WHERE table_schema = current_schema() AND table_name = '{table}' ORDER BY ordinal_position"
+        ),
+        Engine::Mariadb => format!("SHOW COLUMNS FROM {table}"),
+    };
+    connection.texts(&query, 0).await
 }
 
-/// What a connection says about its durability.
-pub(crate) async fn settings(connection: &mut SqliteConnection) -> Outcome<String> {
-    let mut said = Vec::new();
-    for (name, sql) in [
-        ("SQLite", "SELECT sqlite_version()"),
-        ("journal_mode", "PRAGMA journal_mode"),
-        ("synchronous", "PRAGMA synchronous"),
-        ("wal_autocheckpoint", "PRAGMA wal_autocheckpoint"),
-    ] {
-        let row = sqlx::query(sql).fetch_one(&mut *connection).await?;
-        let value =
-            row.try_get_unchecked::<String, _>(0).or_else(|_| row.try_get::<i64, _>(0).map(|n| n.to_string()))?;
-        said.push(format!("{name} {value}"));
+async fn tables(connection: &mut Connection) -> Outcome<Vec<String>> {
+    match connection.engine() {
+        Engine::Mariadb => connection.texts("SHOW TABLES", 0).await,
+        Engine::Sqlite | Engine::Postgres => Ok(Vec::new()),
     }
-    Ok(said.join(", "))
 }
 
-/// Everything into the one file, which can be copied then.
-async fn fold(mut connection: SqliteConnection) -> Outcome<()> {
-    sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").fetch_all(&mut connection).await?;
-    connection.close().await?;
-    Ok(())
+async fn prepare_plain(database: &Database, orders: usize) -> Outcome<()> {
+    let mut connection = database.open().await?;
+    connection.run(&plain(database.engine)).await?;
+    let number = database.engine.numbered(PREFIX, "n.i", 8);
+    let series = database.engine.series(0, orders);
+    let sql = format!("INSERT INTO t_order SELECT {number}, {FEN}, 'PENDING', NULL, NULL FROM {series} AS n");
+    connection.run(&sql).await?;
+    connection.close().await
 }

@@ -75,14 +75,14 @@ impl Running {
         Ok(running)
     }
 
-    /// Processor time so far.
+    /// Processor time so far, with its own children's.
     pub(crate) fn cpu(&self) -> Duration {
-        machine::cpu_of(&self.child.id().to_string())
+        machine::cpu_of_family(self.child.id())
     }
 
-    /// Peak resident memory, and what is anonymous of it now, in MiB.
+    /// Peak resident memory, and what is anonymous of it now, in MiB, with its own children's.
     pub(crate) fn memory(&self) -> (f64, f64) {
-        machine::memory_of(self.child.id())
+        machine::memory_of_family(self.child.id())
     }
 
     /// Asks it to end, as an operator would, and waits.
@@ -105,6 +105,13 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // Gone already unless something failed on the way.
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        // Its own children first, which would be nobody's otherwise.
+        for process in machine::family(self.child.id()).into_iter().skip(1) {
+            let _ = Command::new("kill").args(["-KILL", &process.to_string()]).stderr(Stdio::null()).status();
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,8 +1,8 @@
 //! What payonce is compared with, in Rust: this same program as a child of itself.
 //!
-//! Here: one small server with hyper's http1, keep-alive and the gateway's channel code, and three ways to go
-//! on after a signature was right. It has none of the gateway's time limits, metrics and logs, so the ceiling
-//! is rather too high than too low. Not here: other people's programs.
+//! Here: one small server with hyper's http1, keep-alive and the gateway's channel code, and the ways to go on after
+//! a signature was right. It has none of the gateway's time limits, metrics and logs, so the ceiling is rather too
+//! high than too low. Not here: the books by hand (`controls/{sqlite,postgres,mariadb}`), other people's programs.
 
 use std::{convert::Infallible, fs, path::Path, sync::Arc, time::Duration};
 
@@ -18,17 +18,20 @@ use payonce::{
     time::Micros,
 };
 use payonce_channels::{keys::PublicKey, wechat};
-use sqlx::{
-    Row as _, SqlitePool,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
-};
+use sqlx::{MySqlPool, PgPool, SqlitePool};
 use tokio::net::TcpListener;
 
 use crate::{
     Outcome,
-    books::{self, Books},
+    books::Books,
+    competitors,
+    engines::{Connection, Engine},
     presigned::{ACCOUNT, Keys, WINDOW},
 };
+
+mod mariadb;
+mod postgres;
+mod sqlite;
 
 /// Connections of the naive handlers.
 const POOL: u32 = 10;
@@ -38,9 +41,11 @@ enum Way {
     /// Not at all.
     Ceiling,
     /// Looks, then one transaction.
-    Naive(SqlitePool),
+    Sqlite(SqlitePool),
+    Postgres(PgPool),
+    Mariadb(MySqlPool),
     /// Looks, and believes what it saw.
-    Look(SqlitePool),
+    Look(PgPool),
 }
 
 struct Control {
@@ -49,20 +54,28 @@ struct Control {
 }
 
 /// Serves until killed.
-pub(crate) fn run(name: &str, folder: &Path) -> Outcome<()> {
+pub(crate) fn run(name: &str, folder: &Path, database: &str) -> Outcome<()> {
     let keys: Keys = serde_json::from_slice(&fs::read(folder.join("keys.json"))?)?;
+    let competitor = competitors::find(name).ok_or_else(|| format!("there is no control {name}"))?;
     // As the gateway's: one thread per core.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let way = match name {
-            "ceiling" => Way::Ceiling,
-            "naive" => Way::Naive(pool(&folder.join(Books::Plain.file())).await?),
-            "look-then-update" => Way::Look(pool(&folder.join(Books::Look.file())).await?),
-            _ => return Err(format!("there is no control {name}").into()),
+        let way = match (competitor.books, competitor.engine) {
+            (Books::None, _) => Way::Ceiling,
+            (Books::Look, _) => Way::Look(postgres::pool(database).await?),
+            (_, Engine::Sqlite) => Way::Sqlite(sqlite::pool(database).await?),
+            (_, Engine::Postgres) => Way::Postgres(postgres::pool(database).await?),
+            (_, Engine::Mariadb) => Way::Mariadb(mariadb::pool(database).await?),
         };
         let control = Arc::new(Control { channel: channel(&keys)?, way });
         serve(control).await
     })
+}
+
+/// Says what a connection of the pool promises.
+async fn say_durable(mut connection: Connection) -> Outcome<()> {
+    println!("durable {}, pool of {POOL}", connection.settings().await?);
+    connection.close().await
 }
 
 fn channel(keys: &Keys) -> Outcome<wechat::Wechat> {
@@ -79,19 +92,6 @@ fn channel(keys: &Keys) -> Outcome<wechat::Wechat> {
         window: Duration::from_secs(WINDOW.unsigned_abs()),
     };
     wechat::Wechat::new(config).map_err(|error| error.message().into())
-}
-
-async fn pool(path: &Path) -> Outcome<SqlitePool> {
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(Duration::from_secs(5));
-    let pool = SqlitePoolOptions::new().max_connections(POOL).min_connections(POOL).connect_with(options).await?;
-    let mut connection = pool.acquire().await?;
-    println!("durable {}, pool of {POOL}", books::settings(&mut connection).await?);
-    drop(connection);
-    Ok(pool)
 }
 
 async fn serve(control: Arc<Control>) -> Outcome<()> {
@@ -127,8 +127,10 @@ impl Control {
         let Some(notice) = belief.notices.first() else { return self.refuse(Refusal::Internal) };
         let booked = match &self.way {
             Way::Ceiling => Ok(true),
-            Way::Naive(pool) => naive(pool, notice).await,
-            Way::Look(pool) => look(pool, notice).await,
+            Way::Sqlite(pool) => sqlite::book(pool, notice).await,
+            Way::Postgres(pool) => postgres::book(pool, notice).await,
+            Way::Mariadb(pool) => mariadb::book(pool, notice).await,
+            Way::Look(pool) => postgres::look(pool, notice).await,
         };
         match booked {
             Ok(true) => {
@@ -155,103 +157,21 @@ impl Control {
     }
 }
 
-/// What the order says before anything is done: `None` if there is none, or its amount is another.
-async fn status_of(pool: &SqlitePool, notice: &Notice) -> Result<Option<String>, sqlx::Error> {
-    let row = sqlx::query("SELECT status, amount FROM t_order WHERE order_no = ?1")
-        .bind(notice.out_trade_no.as_str())
-        .fetch_optional(pool)
-        .await?;
-    let Some(row) = row else { return Ok(None) };
-    let amount: i64 = row.try_get(1)?;
-    let fits = notice.money.is_some_and(|money| money.amount == amount);
-    if fits { row.try_get(0).map(Some) } else { Ok(None) }
-}
-
 fn trade_no(notice: &Notice) -> &str {
     notice.trade_no.as_ref().map_or("", |trade_no| trade_no.as_str())
 }
 
-/// Right, and what most people would write: look, then five statements in one transaction.
-async fn naive(pool: &SqlitePool, notice: &Notice) -> Result<bool, sqlx::Error> {
-    match status_of(pool, notice).await?.as_deref() {
-        None => return Ok(false),
-        Some("PAID") => return Ok(true),
-        Some(_) => {}
-    }
-    let (order_no, trade_no, now) = (notice.out_trade_no.as_str(), trade_no(notice), Micros::now().0);
-    let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
-    let key = format!("{}:{trade_no}", notice.merchant.as_str());
-    let claimed = sqlx::query("INSERT INTO t_idempotency VALUES (?1, ?2) ON CONFLICT DO NOTHING")
-        .bind(key)
-        .bind(now)
-        .execute(&mut *transaction)
-        .await?;
-    if claimed.rows_affected() == 0 {
-        transaction.rollback().await?;
-        return Ok(true);
-    }
-    let paid = sqlx::query(
-        "UPDATE t_order SET status = 'PAID', trade_no = ?2, paid_at = ?3 WHERE order_no = ?1 AND status = 'PENDING'",
-    )
-    .bind(order_no)
-    .bind(trade_no)
-    .bind(now)
-    .execute(&mut *transaction)
-    .await?;
-    if paid.rows_affected() != 1 {
-        transaction.rollback().await?;
-        return Ok(false);
-    }
-    flow_and_outbox(&mut transaction, notice, now).await?;
-    transaction.commit().await?;
-    Ok(true)
+fn amount(notice: &Notice) -> i64 {
+    notice.money.map_or(0, |money| money.amount)
 }
 
-async fn flow_and_outbox(
-    transaction: &mut sqlx::SqliteConnection,
-    notice: &Notice,
-    now: i64,
-) -> Result<(), sqlx::Error> {
-    let (order_no, trade_no) = (notice.out_trade_no.as_str(), trade_no(notice));
-    let amount = notice.money.map_or(0, |money| money.amount);
-    sqlx::query("INSERT INTO t_order_flow (order_no, trade_no, amount, created_at) VALUES (?1, ?2, ?3, ?4)")
-        .bind(order_no)
-        .bind(trade_no)
-        .bind(amount)
-        .bind(now)
-        .execute(&mut *transaction)
-        .await?;
-    for effect in ["ship", "points"] {
-        let payload = serde_json::json!({"order_no": order_no, "trade_no": trade_no, "amount": amount}).to_string();
-        sqlx::query(
-            "INSERT INTO t_outbox (effect, order_no, payload, state, created_at) VALUES (?1, ?2, ?3, 'ready', ?4)",
-        )
-        .bind(effect)
-        .bind(order_no)
-        .bind(payload)
-        .bind(now)
-        .execute(&mut *transaction)
-        .await?;
-    }
-    Ok(())
+/// What an effect is told.
+fn payload(notice: &Notice) -> String {
+    let (order_no, trade_no, amount) = (notice.out_trade_no.as_str(), trade_no(notice), amount(notice));
+    serde_json::json!({"order_no": order_no, "trade_no": trade_no, "amount": amount}).to_string()
 }
 
-/// Wrong: between the look and the update somebody else looks.
-async fn look(pool: &SqlitePool, notice: &Notice) -> Result<bool, sqlx::Error> {
-    match status_of(pool, notice).await?.as_deref() {
-        None => return Ok(false),
-        Some("PAID") => return Ok(true),
-        Some(_) => {}
-    }
-    let now = Micros::now().0;
-    let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
-    sqlx::query("UPDATE t_order SET status = 'PAID', trade_no = ?2, paid_at = ?3 WHERE order_no = ?1")
-        .bind(notice.out_trade_no.as_str())
-        .bind(trade_no(notice))
-        .bind(now)
-        .execute(&mut *transaction)
-        .await?;
-    flow_and_outbox(&mut transaction, notice, now).await?;
-    transaction.commit().await?;
-    Ok(true)
+/// The name of the fact.
+fn key(notice: &Notice) -> String {
+    format!("{}:{}", notice.merchant.as_str(), trade_no(notice))
 }

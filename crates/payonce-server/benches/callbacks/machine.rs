@@ -98,14 +98,56 @@ const fn ticks_to_time(ticks: u64) -> Duration {
 
 /// Processor time of a process (`self` for this one), user and system.
 pub(crate) fn cpu_of(process: &str) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat(process).map_or(Duration::ZERO, |stat| stat.own)
+}
+
+/// What `/proc/<pid>/stat` says.
+struct Stat {
+    parent: u32,
+    own: Duration,
+    /// Of children that have ended.
+    ended: Duration,
+}
+
+fn stat(process: &str) -> Option<Stat> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name in parentheses may hold blanks.
-    let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    ticks_to_time(rest.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum())
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let ticks = |from: usize| {
+        ticks_to_time(fields.iter().skip(from).take(2).filter_map(|field| field.parse::<u64>().ok()).sum())
+    };
+    Some(Stat { parent: fields.get(1)?.parse().ok()?, own: ticks(11), ended: ticks(13) })
+}
+
+/// A process and all that descend from it.
+pub(crate) fn family(root: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    let processes: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let parents: Vec<(u32, u32)> =
+        processes.into_iter().filter_map(|process| Some((process, stat(&process.to_string())?.parent))).collect();
+    let mut family = vec![root];
+    let mut at = 0;
+    while let Some(&parent) = family.get(at) {
+        family.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(process, _)| *process));
+        at += 1;
+    }
+    family
+}
+
+/// Processor time of a process, of all that descend from it, and of those of them that have ended.
+pub(crate) fn cpu_of_family(root: u32) -> Duration {
+    let stats = family(root).into_iter().filter_map(|process| stat(&process.to_string()));
+    stats.map(|stat| stat.own + stat.ended).sum()
+}
+
+/// As `memory_of`, added up over a process and all that descend from it.
+pub(crate) fn memory_of_family(root: u32) -> (f64, f64) {
+    let each = family(root).into_iter().map(memory_of);
+    each.fold((0.0, 0.0), |sum, (peak, anonymous)| (sum.0 + peak, sum.1 + anonymous))
 }
 
 /// Peak resident memory and present anonymous memory of a process, in MiB.
-pub(crate) fn memory_of(process: u32) -> (f64, f64) {
+fn memory_of(process: u32) -> (f64, f64) {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let kib = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -121,16 +163,23 @@ pub(crate) fn describe(folder: &Path) -> Vec<(&'static str, String)> {
         let line = file.lines().find(|line| line.starts_with(name)).unwrap_or_default();
         line.split_once(':').map_or("unknown", |(_, value)| value.trim()).to_owned()
     };
-    let rustc = Command::new("rustc").arg("--version").output();
-    let rustc = rustc.map_or("unknown".to_owned(), |out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
     let memory = field(&text("/proc/meminfo"), "MemTotal");
+    let version = |program: &str| {
+        let said = Command::new(program)
+            .arg("--version")
+            .output()
+            .map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
+        said.unwrap_or_else(|_| "not there".to_owned())
+    };
     vec![
         ("CPU", field(&text("/proc/cpuinfo"), "model name")),
         ("cores", std::thread::available_parallelism().map_or(0, usize::from).to_string()),
         ("memory", memory),
         ("kernel", text("/proc/sys/kernel/osrelease")),
         ("file system", file_system(folder, &text("/proc/self/mounts"))),
-        ("Rust", rustc),
+        ("Rust", version("rustc")),
+        ("Node.js", version("node")),
+        ("Python", version("python3")),
     ]
 }
 

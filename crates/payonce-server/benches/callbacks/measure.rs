@@ -5,7 +5,7 @@
 //! long log or a backlog. Not here: what the numbers come to (`report`).
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -18,11 +18,13 @@ use serde::Serialize;
 use crate::{
     Outcome,
     args::{Kind, Plan},
-    books::{Books, Sent},
+    books::{Audit, Books, Sent},
     child::{Running, last_lines},
     competitors::{Competitor, Effects, TOKEN},
+    engines::{Connection, Database, Engine},
     machine::{self, Cpu, Probe},
     presigned::Callbacks,
+    servers::Servers,
 };
 
 /// How long effects may take after the last callback.
@@ -50,6 +52,8 @@ pub(crate) struct Sample {
     /// last effect.
     pub(crate) cpu_us: f64,
     pub(crate) cpu_with_effects_us: f64,
+    /// Processor time of the database server per callback, until the last answer.
+    pub(crate) server_cpu_us: Option<f64>,
     /// Processor time of the load generator per callback.
     pub(crate) load_cpu_us: f64,
     /// Effects delivered, and per second from the first callback to the last effect.
@@ -58,7 +62,10 @@ pub(crate) struct Sample {
     pub(crate) batch: Option<f64>,
     pub(crate) peak_rss_mib: f64,
     pub(crate) anonymous_mib: f64,
-    /// Shipments beyond the first of an order, of the whole turn.
+    /// What the books held after the whole turn.
+    pub(crate) facts: i64,
+    pub(crate) effects_in_all: i64,
+    /// Shipments beyond the first of an order.
     pub(crate) double_shipments: Option<i64>,
 }
 
@@ -66,11 +73,14 @@ pub(crate) struct Sample {
 pub(crate) struct Bench {
     pub(crate) plan: Plan,
     pub(crate) conditions: Vec<(String, String)>,
-    callbacks: Callbacks,
-    folder: PathBuf,
-    runtime: tokio::runtime::Runtime,
+    pub(crate) callbacks: Callbacks,
+    pub(crate) folder: PathBuf,
+    pub(crate) runtime: tokio::runtime::Runtime,
+    pub(crate) servers: Servers,
     client: reqwest::Client,
-    templates: HashMap<Books, PathBuf>,
+    templates: HashMap<(Engine, Books), Database>,
+    /// The first process of each engine's server.
+    processes: HashMap<Engine, Option<u32>>,
 }
 
 impl Bench {
@@ -80,36 +90,73 @@ impl Bench {
         let callbacks = callbacks.set_apart(plan.warm_up);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let client = reqwest::Client::builder().no_proxy().build()?;
-        let (conditions, templates) = (Vec::new(), HashMap::new());
-        Ok(Self { plan, conditions, callbacks, folder, runtime, client, templates })
+        let (conditions, templates, processes) = (Vec::new(), HashMap::new(), HashMap::new());
+        let servers = Servers::find(&crate::target());
+        Ok(Self { plan, conditions, callbacks, folder, runtime, servers, client, templates, processes })
     }
 
-    /// Makes the databases that each turn gets a copy of, and notes the conditions.
-    pub(crate) fn prepare(&mut self) -> Outcome<()> {
-        let orders = self.plan.orders;
+    /// Notes the conditions.
+    pub(crate) fn describe(&mut self) {
         let mut note = |name: &str, text: String| self.conditions.push((name.to_owned(), text));
         for (name, text) in machine::describe(&self.folder) {
             note(name, text);
         }
         let profile = if cfg!(debug_assertions) { "debug build, so no measurement" } else { "release build" };
         note("payonce", format!("{}, {profile}", env!("CARGO_PKG_VERSION")));
-        note("orders", format!("{orders} registered beforehand, in each database"));
+        note("orders", format!("{} registered beforehand, in each database", self.plan.orders));
         note("request", format!("{} bytes with headers, signed beforehand", self.callbacks.bytes));
         note("load", "one thread on the same cores, keep-alive, one request under way per connection".to_owned());
-        let mut said = Vec::new();
+        note("rounds", format!("{} of {} s, alternating", self.plan.rounds, self.plan.seconds));
+        for competitor in &self.plan.competitors {
+            note(competitor.name, competitor.what.to_owned());
+        }
+    }
+
+    /// Makes the databases that each turn gets a copy of.
+    pub(crate) fn prepare(&mut self) -> Outcome<()> {
+        self.find_servers()?;
         for competitor in self.plan.competitors.clone() {
-            said.push((competitor.name, competitor.what.to_owned()));
-            if competitor.books == Books::None || self.templates.contains_key(&competitor.books) {
+            let (engine, tables) = (competitor.engine, competitor.books.tables());
+            if tables == Books::None {
                 continue;
             }
-            let path = self.folder.join(format!("template-{:?}.db", competitor.books));
-            let made = competitor.books.prepare(&path, orders, &self.callbacks.keys);
-            if let Some(settings) = self.runtime.block_on(made)? {
-                said.push(("durable", settings));
+            if !self.templates.contains_key(&(engine, tables)) {
+                let folder = self.folder.join(format!("template-{engine:?}-{tables:?}"));
+                fs::create_dir(&folder)?;
+                let (orders, keys) = (self.plan.orders, &self.callbacks.keys);
+                let template = self.runtime.block_on(async {
+                    let database = self.servers.create(engine, &folder.join("template.db")).await?;
+                    tables.prepare(&database, orders, &folder, keys).await?;
+                    Outcome::Ok(database)
+                });
+                let template =
+                    template.map_err(|error| format!("{} for {}: {error}", engine.name(), competitor.name))?;
+                self.templates.insert((engine, tables), template);
             }
-            self.templates.insert(competitor.books, path);
+            let said = self.runtime.block_on(competitor.books.settings(&self.templates[&(engine, tables)]))?;
+            if let Some(settings) = said {
+                let ours = self.plan.competitors.iter().filter(|other| other.is_payonce() && other.engine == engine);
+                let names = ours.map(|other| other.name).collect::<Vec<_>>().join(", ");
+                self.note_once("durable", &format!("{names}: {settings}"));
+            }
         }
-        self.conditions.extend(said.into_iter().map(|(name, text)| (name.to_owned(), text)));
+        Ok(())
+    }
+
+    /// Where the servers' processes are; and nothing is left there of runs that were killed.
+    pub(crate) fn find_servers(&mut self) -> Outcome<()> {
+        let of_server = |competitor: &&&'static Competitor| competitor.books != Books::None;
+        let engines: BTreeSet<Engine> = self.plan.competitors.iter().filter(of_server).map(|one| one.engine).collect();
+        for engine in engines.into_iter().filter(|engine| *engine != Engine::Sqlite) {
+            let found = self.runtime.block_on(async {
+                self.servers.sweep(engine).await?;
+                let mut connection = self.servers.home(engine)?.open().await?;
+                let process = connection.server_process().await?;
+                connection.close().await?;
+                Outcome::Ok(process)
+            });
+            self.processes.insert(engine, found.map_err(|error| format!("{}: {error}", engine.name()))?);
+        }
         Ok(())
     }
 
@@ -138,36 +185,64 @@ impl Bench {
     fn turn(&mut self, turn: &Turn) -> Outcome<Vec<Sample>> {
         let folder = self.folder.join(turn.title().replace(' ', "-"));
         fs::create_dir(&folder)?;
-        let database = turn.competitor.database(&folder);
-        if let Some(template) = self.templates.get(&turn.competitor.books) {
-            fs::copy(template, &database)?;
-            // On the disk now, and not while something is measured.
-            fs::File::open(&database)?.sync_all()?;
-        }
-        let log = folder.join("log");
-        let command = turn.competitor.command(&folder, &self.callbacks.keys)?;
-        let running = Running::start(command, &log, turn.competitor.books == Books::Payonce)?;
-        if let Some(settings) = &running.durable {
-            self.note_once("durable", &format!("{}: {settings}", turn.competitor.name));
-        }
-        let mut at = Place { running: &running, database: &database, log: &log, sent: Sent::default() };
-        let mut samples = Vec::new();
-        let warm_up = Source::Unique { requests: Arc::clone(&self.callbacks.warm_up), from: 0 };
-        let warmed = load::run(running.callbacks, &warm_up, turn.connections.min(20), Duration::from_secs(30))?;
-        self.judge(turn, &mut at, &warmed, Kind::Unique)?;
-        self.wait_for_effects(turn, &at)?;
-        let mut unique = 0;
-        for &kind in &self.plan.kinds {
-            let sample = self.measure(turn, &mut at, kind, &mut unique)?;
-            println!("{}", sample.line());
-            samples.push(sample);
-        }
-        let sent = at.sent;
-        self.finish(turn, running, &database, &log, sent, &mut samples)?;
-        if !self.plan.smoke {
+        let path = folder.join("database.db");
+        let database = match self.templates.get(&(turn.competitor.engine, turn.competitor.books.tables())) {
+            Some(template) => self.runtime.block_on(self.servers.copy(template, &path))?,
+            None => Database::file(path),
+        };
+        let samples = self.take(turn, &folder, &database, 0, 0)?.0;
+        if !self.plan.keep {
+            self.runtime.block_on(self.servers.drop(&database))?;
             fs::remove_dir_all(&folder)?;
         }
         Ok(samples)
+    }
+
+    /// One process on one database, from its start to its audit. `before` facts are in the books already, and of the
+    /// unique callbacks those before `from` have been used; the second value is where they go on.
+    pub(crate) fn take(
+        &mut self,
+        turn: &Turn,
+        folder: &Path,
+        database: &Database,
+        before: u64,
+        from: usize,
+    ) -> Outcome<(Vec<Sample>, usize)> {
+        let log = folder.join("log");
+        let command = turn.competitor.command(database, folder, &self.callbacks.keys)?;
+        let running = Running::start(command, &log, turn.competitor.is_payonce())?;
+        if let Some(settings) = &running.durable {
+            self.note_once("durable", &format!("{}: {settings}", turn.competitor.name));
+        }
+        let own = match turn.competitor.books {
+            Books::None => None,
+            _ => Some(self.runtime.block_on(database.open())?),
+        };
+        let sent = Sent { before, ..Sent::default() };
+        let mut at = Place { running: &running, own, folder, log: &log, sent, used: from };
+        let mut samples = Vec::new();
+        if from == 0 {
+            let warm_up = Source::Unique { requests: Arc::clone(&self.callbacks.warm_up), from: 0 };
+            let warmed = load::run(running.callbacks, &warm_up, turn.connections.min(20), Duration::from_secs(30))?;
+            self.judge(turn, &mut at, &warmed, Kind::Unique)?;
+            self.wait_for_effects(turn, &mut at)?;
+        }
+        for &kind in &self.plan.kinds {
+            let sample = self.measure(turn, &mut at, kind)?;
+            println!("{}", sample.line());
+            samples.push(sample);
+        }
+        let (sent, used) = (at.sent, at.used);
+        if let Some(own) = at.own {
+            self.runtime.block_on(own.close())?;
+        }
+        let audit = self.finish(turn, running, database, folder, sent)?;
+        for sample in &mut samples {
+            sample.facts = audit.facts;
+            sample.effects_in_all = audit.effects;
+            sample.double_shipments = audit.double_shipments;
+        }
+        Ok((samples, used))
     }
 
     fn note_once(&mut self, name: &str, text: &str) {
@@ -177,12 +252,12 @@ impl Bench {
         }
     }
 
-    fn measure(&self, turn: &Turn, at: &mut Place<'_>, kind: Kind, unique: &mut usize) -> Outcome<Sample> {
+    fn measure(&self, turn: &Turn, at: &mut Place<'_>, kind: Kind) -> Outcome<Sample> {
         let source = match kind {
-            Kind::Unique => Source::Unique { requests: Arc::clone(&self.callbacks.unique), from: 0 },
+            Kind::Unique => Source::Unique { requests: Arc::clone(&self.callbacks.unique), from: at.used },
             Kind::Repeated => Source::Repeated(self.callbacks.repeated.clone()),
             Kind::Again => {
-                let requests = self.callbacks.unique[..*unique].to_vec();
+                let requests = self.callbacks.unique[..at.used].to_vec();
                 Source::Unique { requests: Arc::new(requests), from: 0 }
             }
         };
@@ -190,16 +265,18 @@ impl Bench {
         let batches = self.batches(at.running)?;
         let effects = self.effects(turn, at)?;
         let (all, own, theirs, start) = (Cpu::now(), machine::cpu_of("self"), at.running.cpu(), Instant::now());
+        let server = self.server_cpu(turn);
         let duration = Duration::from_secs_f64(self.plan.seconds);
         let report = load::run(at.running.callbacks, &source, turn.connections, duration)?;
         let (own, receiver) = (machine::cpu_of("self") - own, at.running.cpu() - theirs);
-        let others = Cpu::now().others_since(all, own + receiver);
+        let server = server.zip(self.server_cpu(turn)).map(|(before, after)| after.saturating_sub(before));
+        let others = Cpu::now().others_since(all, own + receiver + server.unwrap_or_default());
         let batch = match (batches, self.batches(at.running)?) {
             (Some(before), Some(after)) if after.0 > before.0 => Some((after.1 - before.1) / (after.0 - before.0)),
             _ => None,
         };
         if kind == Kind::Unique {
-            *unique = report.used;
+            at.used = report.used;
         }
         let acknowledged = self.judge(turn, at, &report, kind)?;
         self.wait_for_effects(turn, at)?;
@@ -227,20 +304,29 @@ impl Bench {
             errors: report.errors,
             cpu_us: per_callback(receiver),
             cpu_with_effects_us: per_callback(at.running.cpu() - theirs),
+            server_cpu_us: server.map(per_callback),
             load_cpu_us: per_callback(own),
             effects: delivered,
             batch,
             peak_rss_mib: memory.0,
             anonymous_mib: memory.1,
+            facts: 0,
+            effects_in_all: 0,
             double_shipments: None,
         })
+    }
+
+    /// Processor time of the server that the competitor's books are on.
+    fn server_cpu(&self, turn: &Turn) -> Option<Duration> {
+        let process = self.processes.get(&turn.competitor.engine).copied().flatten()?;
+        (turn.competitor.books != Books::None).then(|| machine::cpu_of_family(process))
     }
 
     /// Counts what was acknowledged; an answer that is none is an error of whoever must not fail.
     fn judge(&self, turn: &Turn, at: &mut Place<'_>, report: &LoadReport, kind: Kind) -> Outcome<u64> {
         let acknowledged = report.by_status.get(&204).copied().unwrap_or(0);
         let unknown = report.sent - acknowledged + report.errors;
-        if unknown > 0 && !turn.competitor.may_fail {
+        if unknown > 0 && !turn.competitor.may_fail() {
             let error = report.first_error.as_deref().unwrap_or("none");
             let (statuses, log) = (&report.by_status, last_lines(at.log));
             return Err(format!("not acknowledged: {unknown}; answers {statuses:?}, first error {error}; {log}").into());
@@ -257,25 +343,27 @@ impl Bench {
     }
 
     /// Effects delivered so far, of those who deliver.
-    fn effects(&self, turn: &Turn, at: &Place<'_>) -> Outcome<Option<i64>> {
-        if turn.competitor.effects != Effects::Delivered {
-            return Ok(None);
+    fn effects(&self, turn: &Turn, at: &mut Place<'_>) -> Outcome<Option<i64>> {
+        match &mut at.own {
+            Some(own) if turn.competitor.effects == Effects::Delivered => {
+                self.runtime.block_on(turn.competitor.books.done_effects(own, at.folder)).map(Some)
+            }
+            _ => Ok(None),
         }
-        Ok(Some(self.runtime.block_on(turn.competitor.books.effects(at.database))?.1))
     }
 
-    fn wait_for_effects(&self, turn: &Turn, at: &Place<'_>) -> Outcome<()> {
-        if turn.competitor.effects != Effects::Delivered {
+    fn wait_for_effects(&self, turn: &Turn, at: &mut Place<'_>) -> Outcome<()> {
+        let Some(own) = at.own.as_mut().filter(|_| turn.competitor.effects == Effects::Delivered) else {
             return Ok(());
-        }
+        };
         let until = Instant::now() + EFFECTS_WITHIN;
         loop {
-            let (open, done) = self.runtime.block_on(turn.competitor.books.effects(at.database))?;
+            let open = self.runtime.block_on(turn.competitor.books.open_effects(own))?;
             if open == 0 {
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(format!("{open} effects were not delivered in time, {done} were").into());
+                return Err(format!("{open} effects were not delivered within {EFFECTS_WITHIN:?}").into());
             }
             std::thread::sleep(Duration::from_millis(if open > 2_000 { 200 } else { 20 }));
         }
@@ -297,37 +385,52 @@ impl Bench {
     }
 
     /// Ends the process and audits what it left.
-    fn finish(
-        &self,
-        turn: &Turn,
-        running: Running,
-        database: &Path,
-        log: &Path,
-        sent: Sent,
-        samples: &mut [Sample],
-    ) -> Outcome<()> {
+    fn finish(&self, turn: &Turn, running: Running, database: &Database, folder: &Path, sent: Sent) -> Outcome<Audit> {
         let ended = running.stop()?;
-        if turn.competitor.books == Books::Payonce && !ended.success() {
-            return Err(format!("ended with {ended}; {}", last_lines(log)).into());
+        if turn.competitor.is_payonce() && !ended.success() {
+            return Err(format!("ended with {ended}; {}", last_lines(&folder.join("log"))).into());
         }
-        let audit = turn.competitor.books.audit(database, sent, turn.competitor.effects);
-        let double_shipments = self.runtime.block_on(audit).map_err(|error| format!("audit: {error}"))?;
-        for sample in samples {
-            sample.double_shipments = double_shipments;
+        let audit = turn.competitor.books.audit(database, folder, sent, turn.competitor.effects);
+        let audit = self.runtime.block_on(audit).map_err(|error| format!("audit: {error}"))?;
+        if turn.competitor.books != Books::None {
+            println!("{:>14} books of {}: {}", "", turn.competitor.name, audit.line(turn.competitor.effects));
         }
-        Ok(())
+        Ok(audit)
+    }
+}
+
+impl Drop for Bench {
+    /// Also when something failed: databases on a server would stay.
+    fn drop(&mut self) {
+        if self.plan.keep {
+            self.servers.made().for_each(|address| println!("kept: {address}"));
+        } else if let Err(error) = self.runtime.block_on(self.servers.drop_all()) {
+            eprintln!("callbacks: databases are left on the servers: {error}");
+        }
+    }
+}
+
+impl Audit {
+    fn line(&self, effects: Effects) -> String {
+        let (facts, word) = (self.facts, if effects == Effects::Delivered { "executed" } else { "stored" });
+        let line = format!("{facts} facts, paid orders and flow rows, {} effects {word}", self.effects);
+        match self.double_shipments {
+            None => line,
+            Some(0) => format!("{line}; no order shipped twice this time, but nothing prevents it"),
+            Some(count) => format!("{line}; WRONG: {count} shipments too many"),
+        }
     }
 }
 
 /// Whose turn it is.
-struct Turn {
-    competitor: &'static Competitor,
-    connections: usize,
-    round: usize,
+pub(crate) struct Turn {
+    pub(crate) competitor: &'static Competitor,
+    pub(crate) connections: usize,
+    pub(crate) round: usize,
 }
 
 impl Turn {
-    fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         format!("{} {} connections round {}", self.competitor.name, self.connections, self.round)
     }
 }
@@ -335,16 +438,20 @@ impl Turn {
 /// A running competitor with what surrounds it, and what it was sent.
 struct Place<'a> {
     running: &'a Running,
-    database: &'a Path,
+    /// The benchmark's own connection to its database.
+    own: Option<Connection>,
+    folder: &'a Path,
     log: &'a Path,
     sent: Sent,
+    /// Unique callbacks that were sent already.
+    used: usize,
 }
 
 impl Sample {
     /// One line as soon as it is measured.
     fn line(&self) -> String {
         let mut line = format!(
-            "{:>4} conn {:<8} #{} {:<16} {:>7.0}/s  p50 {:>7.2} p99 {:>7.2} ms  cpu {:>5.1} us  idle {:>3.0}% sync {:>5.0}/s others {:>2.0}%",
+            "{:>4} conn {:<8} #{} {:<20} {:>7.0}/s  p50 {:>7.2} p99 {:>7.2} ms  cpu {:>5.1} us  idle {:>3.0}% sync {:>5.0}/s others {:>2.0}%",
             self.connections,
             self.kind.word(),
             self.round,
@@ -357,6 +464,9 @@ impl Sample {
             self.before.fdatasync,
             self.others * 100.0,
         );
+        if let Some(server) = self.server_cpu_us {
+            line += &format!("  server {server:.1} us");
+        }
         if let Some(batch) = self.batch {
             line += &format!("  batch {batch:.1}");
         }

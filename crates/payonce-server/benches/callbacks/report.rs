@@ -11,9 +11,10 @@ use serde::Serialize;
 use crate::{
     Outcome,
     args::{Kind, Plan},
-    competitors::COMPETITORS,
+    competitors::{self, Competitor, Effects},
+    engines::Engine,
     measure::Sample,
-    words::Words,
+    words::{self, Words},
 };
 
 /// Everything, as it is written to `report.json`.
@@ -34,6 +35,7 @@ struct Row {
     /// By number of connections.
     cells: BTreeMap<usize, Cell>,
     effects_per_second: Option<f64>,
+    effects: &'static str,
     peak_rss_mib: f64,
     failed: u64,
     double_shipments: Option<i64>,
@@ -47,7 +49,9 @@ struct Cell {
     most: f64,
     p50_ms: f64,
     p99_ms: f64,
+    /// Processor time per callback: of the competitor's processes, and of the database server's.
     cpu_us: f64,
+    server_cpu_us: Option<f64>,
 }
 
 /// What was asked for.
@@ -100,16 +104,16 @@ fn most(values: &[f64]) -> f64 {
 }
 
 impl Report {
-    pub(crate) fn of(conditions: Vec<(String, String)>, plan: &Plan, samples: Vec<Sample>) -> Self {
+    pub(crate) fn of(conditions: &[(String, String)], plan: &Plan, samples: Vec<Sample>) -> Self {
         let mut rows = Vec::new();
         for competitor in &plan.competitors {
             for &kind in &plan.kinds {
                 let of = |sample: &&Sample| sample.competitor == competitor.name && sample.kind == kind;
-                rows.extend(Row::of(competitor.name, kind, &samples.iter().filter(of).collect::<Vec<_>>()));
+                rows.extend(Row::of(competitor, kind, &samples.iter().filter(of).collect::<Vec<_>>()));
             }
         }
         let ratios = ratios(plan, &samples);
-        Self { conditions, connections: plan.connections.clone(), rows, ratios, samples }
+        Self { conditions: conditions.to_vec(), connections: plan.connections.clone(), rows, ratios, samples }
     }
 
     pub(crate) fn print(&self) {
@@ -117,9 +121,9 @@ impl Report {
         table.load_style(presets::NOTHING);
         let mut head = vec!["".to_owned(), "callbacks".to_owned()];
         for connections in &self.connections {
-            head.extend([format!("{connections} conn /s"), "p50 ms".into(), "p99 ms".into(), "cpu us".into()]);
+            head.extend([format!("{connections} conn /s"), "p50 ms".into(), "p99 ms".into(), "cpu+server us".into()]);
         }
-        head.extend(["effects/s".into(), "peak MiB".into(), "failed".into()]);
+        head.extend(["effects".into(), "peak MiB".into(), "failed".into()]);
         let columns = head.len();
         table.set_header(head);
         for row in &self.rows {
@@ -130,15 +134,14 @@ impl Report {
                         thousands(cell.rate),
                         format!("{:.2}", cell.p50_ms),
                         format!("{:.2}", cell.p99_ms),
-                        format!("{:.1}", cell.cpu_us),
+                        cell.cpu(),
                     ]),
                     None => line.extend(std::iter::repeat_n("-".to_owned(), 4)),
                 }
             }
-            line.push(row.effects_per_second.map_or("-".into(), thousands));
+            line.push(row.effects(&words::ENGLISH));
             line.push(format!("{:.0}", row.peak_rss_mib));
-            let doubles = row.double_shipments.map_or(String::new(), |count| format!(", {count} shipped twice"));
-            line.push(format!("{}{doubles}", row.failed));
+            line.push(row.failed.to_string());
             table.add_row(line);
         }
         for index in 2..columns {
@@ -178,12 +181,18 @@ impl Report {
     }
 
     fn markdown(&self, words: &Words) -> String {
+        let most = self.connections.iter().max().copied().unwrap_or_default();
         let mut text = format!("{}\n\n| {} | {} |", words.cell, words.who, words.what);
         for connections in &self.connections {
             text += &format!(" {connections} {} |", words.connections);
         }
-        text += &format!(" {} | {} |\n|---|---|", words.effects, words.memory);
-        text += &"---:|".repeat(self.connections.len() + 2);
+        text += &format!(
+            " {} | {} | {} |\n|---|---|",
+            words.cpu.replace("{}", &most.to_string()),
+            words.effects,
+            words.memory
+        );
+        text += &"---:|".repeat(self.connections.len() + 3);
         for row in &self.rows {
             let kind = match row.kind {
                 Kind::Unique => words.unique,
@@ -196,26 +205,37 @@ impl Report {
                     format!(" {} · {:.2} / {:.2} |", thousands(cell.rate), cell.p50_ms, cell.p99_ms)
                 });
             }
-            text +=
-                &format!(" {} | {:.0} |", row.effects_per_second.map_or("–".to_owned(), thousands), row.peak_rss_mib);
+            let cpu = row.cells.get(&most).map_or("–".to_owned(), Cell::cpu);
+            text += &format!(" {cpu} | {} | {:.0} |", row.effects(words), row.peak_rss_mib);
         }
         text += &format!("\n\n| {} | {} | {} |\n|---|---:|---:|\n", words.ratio, words.value, words.aim);
-        for ratio in &self.ratios {
-            let aim = ratio.aim.map_or("–".to_owned(), Aim::text);
+        // Those without an aim are printed, and in the report's file; here they would bury the others.
+        for ratio in self.ratios.iter() {
+            let Some(aim) = ratio.aim else { continue };
+            let word = if aim.is_met(ratio.value) { words.reached } else { words.missed };
+            let (name, aim) = (&ratio.name, aim.text());
             text +=
-                &format!("| {} | {:.2} ({:.2}–{:.2}) | {aim} |\n", ratio.name, ratio.value, ratio.least, ratio.most);
+                &format!("| {name} | {:.2} ({:.2}–{:.2}) | {aim}, {word} |\n", ratio.value, ratio.least, ratio.most);
         }
         text += &format!("\n{}\n\n", words.conditions);
         for (name, what) in &self.conditions {
-            let chinese = COMPETITORS.iter().find(|competitor| words.is_chinese && competitor.name == name);
+            let chinese = competitors::find(name).filter(|_| words.is_chinese);
             text += &format!("- {name}: {}\n", chinese.map_or(what.as_str(), |competitor| competitor.what_zh));
         }
         text
     }
 }
 
+impl Cell {
+    /// `24.1`, or `24.1 + 260.3` with a database server.
+    fn cpu(&self) -> String {
+        let own = format!("{:.0}", self.cpu_us);
+        self.server_cpu_us.map_or(own.clone(), |server| format!("{own} + {server:.0}"))
+    }
+}
+
 impl Row {
-    fn of(competitor: &'static str, kind: Kind, samples: &[&Sample]) -> Option<Self> {
+    fn of(competitor: &Competitor, kind: Kind, samples: &[&Sample]) -> Option<Self> {
         let mut cells = BTreeMap::new();
         for connections in samples.iter().map(|sample| sample.connections) {
             let those: Vec<&&Sample> = samples.iter().filter(|sample| sample.connections == connections).collect();
@@ -228,6 +248,9 @@ impl Row {
                 p50_ms: median(all(|sample| sample.p50_ms)),
                 p99_ms: median(all(|sample| sample.p99_ms)),
                 cpu_us: median(all(|sample| sample.cpu_us)),
+                server_cpu_us: samples[0]
+                    .server_cpu_us
+                    .map(|_| median(all(|sample| sample.server_cpu_us.unwrap_or(0.0)))),
             };
             cells.insert(connections, cell);
         }
@@ -239,15 +262,30 @@ impl Row {
             sample.statuses.iter().filter(|(status, _)| **status != 204).map(|(_, n)| n).sum::<u64>()
         };
         Some(Self {
-            competitor,
+            competitor: competitor.name,
             kind,
             cells,
+            effects: match competitor.effects {
+                Effects::None => "none",
+                Effects::Stored => "stored",
+                Effects::Delivered => "executed",
+            },
             // The repeats owe next to none.
             effects_per_second: (kind == Kind::Unique && !effects.is_empty()).then(|| median(effects)),
             peak_rss_mib: most(&samples.iter().map(|sample| sample.peak_rss_mib).collect::<Vec<_>>()),
             failed: samples.iter().map(|sample| answered(sample) + sample.errors).sum(),
             double_shipments: samples.iter().filter_map(|sample| sample.double_shipments).max(),
         })
+    }
+
+    /// What becomes of its effects; that goods were shipped twice where they were.
+    fn effects(&self, words: &Words) -> String {
+        match (self.effects, self.double_shipments, self.effects_per_second) {
+            (_, Some(count), _) if self.kind == Kind::Repeated => words.shipped_twice.replace("{}", &count.to_string()),
+            (_, _, Some(rate)) => words.executed.replace("{}", &thousands(rate)),
+            ("stored", ..) if self.kind == Kind::Unique => words.stored.to_owned(),
+            _ => "–".to_owned(),
+        }
     }
 }
 
@@ -261,6 +299,32 @@ fn thousands(value: f64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// What each of ours is compared with, by its engine.
+const fn rivals(engine: Engine) -> &'static [&'static str] {
+    match engine {
+        Engine::Sqlite => &["ceiling", "naive"],
+        Engine::Postgres => &["ceiling", "axum-pg", "node-pg", "fastapi", "node-graphile-worker"],
+        Engine::Mariadb => &["ceiling", "axum-mariadb"],
+    }
+}
+
+/// What the rate of ours should be, as a multiple of the other's.
+fn aim(engine: Engine, other: &str, kind: Kind, connections: usize) -> Option<Aim> {
+    let least = match (engine, other, kind, connections) {
+        (_, "ceiling", Kind::Repeated, 256) => 0.8,
+        (Engine::Sqlite, "ceiling", Kind::Unique, 256) => 0.4,
+        (Engine::Sqlite, "naive", Kind::Unique, 256) => 10.0,
+        (Engine::Postgres, "node-pg", Kind::Unique, 256) => 9.0,
+        (Engine::Postgres, "node-pg", Kind::Unique, 20) => 4.0,
+        (Engine::Postgres, "axum-pg", Kind::Unique, 256) => 5.0,
+        (Engine::Postgres, "axum-pg", Kind::Unique, 20) => 2.0,
+        (Engine::Postgres, "axum-pg", Kind::Unique, 1) => 0.7,
+        (Engine::Mariadb, "axum-mariadb", Kind::Unique, 256) => 3.0,
+        _ => return None,
+    };
+    Some(Aim::AtLeast(least))
 }
 
 /// The ratios that were asked for, as far as both sides were measured.
@@ -280,31 +344,29 @@ fn ratios(plan: &Plan, samples: &[Sample]) -> Vec<Ratio> {
             ratios.push(Ratio { name, least: least(&values), most: most(&values), value: median(values), aim });
         }
     };
-    let ours = plan.competitors.iter().map(|competitor| competitor.name).filter(|name| name.starts_with("payonce"));
     let noun = |connections: usize| {
         if connections == 1 { "1 connection".to_owned() } else { format!("{connections} connections") }
     };
-    for one in ours {
+    for ours in plan.competitors.iter().filter(|competitor| competitor.is_payonce()) {
         for &connections in &plan.connections {
-            let at_full = |aim: f64| (connections == 256).then_some(Aim::AtLeast(aim));
-            for (kind, other, aim) in [
-                (Kind::Unique, "ceiling", at_full(0.4)),
-                (Kind::Unique, "naive", at_full(10.0)),
-                (Kind::Repeated, "ceiling", at_full(0.8)),
-                (Kind::Repeated, "naive", None),
-                (Kind::Again, "ceiling", None),
-            ] {
-                add(format!("{one} / {other}, {}, {}", kind.word(), noun(connections)), aim, &|round| {
-                    let (ours, theirs) = (find(one, kind, connections, round)?, find(other, kind, connections, round)?);
+            for (&kind, other) in
+                plan.kinds.iter().flat_map(|kind| rivals(ours.engine).iter().map(move |other| (kind, *other)))
+            {
+                let name = format!("{} / {other}, {}, {}", ours.name, kind.word(), noun(connections));
+                add(name, aim(ours.engine, other, kind, connections), &|round| {
+                    let ours = find(ours.name, kind, connections, round)?;
+                    let theirs = find(other, kind, connections, round)?;
                     (theirs.rate > 0.0).then(|| ours.rate / theirs.rate)
                 });
             }
-            let aim = (connections == 20).then_some(Aim::Below(2.0));
-            add(format!("{one} p99 / naive p50, unique, {}", noun(connections)), aim, &|round| {
-                let ours = find(one, Kind::Unique, connections, round)?;
-                let theirs = find("naive", Kind::Unique, connections, round)?;
-                (theirs.p50_ms > 0.0).then(|| ours.p99_ms / theirs.p50_ms)
-            });
+            let below = (connections == 20).then_some(Aim::Below(2.0)).filter(|_| ours.engine == Engine::Sqlite);
+            for &other in rivals(ours.engine).iter().filter(|other| other.starts_with("axum") || **other == "naive") {
+                add(format!("{} p99 / {other} p50, unique, {}", ours.name, noun(connections)), below, &|round| {
+                    let ours = find(ours.name, Kind::Unique, connections, round)?;
+                    let theirs = find(other, Kind::Unique, connections, round)?;
+                    (theirs.p50_ms > 0.0).then(|| ours.p99_ms / theirs.p50_ms)
+                });
+            }
         }
     }
     ratios

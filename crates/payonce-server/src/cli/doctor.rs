@@ -1,11 +1,12 @@
 //! `payonce doctor`: looks at everything that callbacks will depend on, before they come.
 //!
 //! Here: the list of examinations, the table, the exit code. Not here: what is looked at, which is in
-//! `doctor/keys` (keys and secrets), `doctor/machine` (clock, database, disk), `doctor/order_table` (the shops'
-//! own tables) and `doctor/reach` (addresses, notify URLs, sinks).
+//! `doctor/keys` (keys and secrets), `doctor/machine` (clock, disk), `doctor/database`, `doctor/order_table` (the
+//! shops' own tables) and `doctor/reach` (addresses, notify URLs, sinks).
 //!
 //! It changes nothing. No secret is shown; public keys are shown by fingerprint.
 
+mod database;
 mod keys;
 mod machine;
 mod order_table;
@@ -121,7 +122,7 @@ impl Doctor {
         let now = Micros::now();
         keys::examine(&mut findings, config, now);
         machine::clock(&mut findings, config, now);
-        machine::database(&mut findings, config).await;
+        database::examine(&mut findings, config).await;
         order_table::examine(&mut findings, config).await;
         reach::examine(&mut findings, config);
         reach::sinks(&mut findings, config, self.online).await;

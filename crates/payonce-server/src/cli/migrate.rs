@@ -3,24 +3,23 @@
 //! Here: asking for it, and saying what was done. Not here: the tables (`crates/payonce/migrations`) and how
 //! they are applied (`payonce::store`).
 
+use std::path::Path;
+
 use clap::Args;
-use payonce::store::{
-    Database,
-    sqlite::{Sqlite, SqliteOptions},
-};
 
 use super::{
     ConfigFile, block_on,
     out::{self, Failure},
 };
-use crate::config::Config;
+use crate::{config::Config, database::Place};
 
 const EXAMPLES: &str = "\
 Examples:
   payonce migrate
   payonce --config /etc/payonce/payonce.toml migrate
 
-`payonce serve` does this by itself for the embedded database. Only tables named payonce_... are touched.";
+`payonce serve` does this by itself. On a server it needs the right to make tables only when something is
+missing. Only tables named payonce_... are touched.";
 
 /// Create or update payonce's tables in the configured database
 #[derive(Args, Debug)]
@@ -30,33 +29,35 @@ pub(super) struct Migrate {}
 impl Migrate {
     pub(super) fn run(&self, file: &ConfigFile) -> Result<(), Failure> {
         let config = file.load()?;
-        let path = config.database.path.display();
+        let place = &config.database.place;
         let applied = block_on(apply(&config))?;
         if applied.is_empty() {
-            out::line(format_args!("{path}: up to date, nothing to do"));
+            out::line(format_args!("{place}: up to date, nothing to do"));
         } else {
-            out::line(format_args!("{path}: applied {}", list(&applied)));
+            out::line(format_args!("{place}: applied {}", list(&applied)));
         }
         Ok(())
     }
 }
 
-/// Where the embedded database is.
-pub(super) fn options(config: &Config) -> SqliteOptions {
-    SqliteOptions { path: config.database.path.clone() }
-}
-
 /// Applies what is missing; the numbers of what was applied.
 pub(super) async fn apply(config: &Config) -> Result<Vec<i64>, Failure> {
-    let path = &config.database.path;
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+    let place = &config.database.place;
+    let folder = place.as_file().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         let what = format!("the database's folder {} does not exist", folder.display());
         return Err(Failure::new(what, format!("mkdir -p {}, or correct `url` in [database]", folder.display())));
     }
-    Database::<Sqlite>::migrate(&options(config)).await.map_err(|error| {
-        let todo = "`payonce doctor` looks at the file, its folder and the disk";
-        Failure::new(format!("the database {} cannot be brought up to date: {error}", path.display()), todo)
-    })
+    place.door().migrate().await.map_err(|error| failed(place, "brought up to date", &error))
+}
+
+/// A database that does not do what is asked of it.
+pub(super) fn failed(place: &Place, what: &str, error: &payonce::Error) -> Failure {
+    let todo = match place.as_file() {
+        Some(_) => "`payonce doctor` looks at the file, its folder and the disk",
+        None => "see whether the server runs, and host, port, name, user and password of `url` in [database]",
+    };
+    Failure::new(format!("the database {place} cannot be {what}: {error}"), todo)
 }
 
 /// `migration 1`, `migrations 1, 2`.

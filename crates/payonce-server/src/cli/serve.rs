@@ -9,7 +9,7 @@ use clap::Args;
 use payonce::{
     batcher::BatcherOptions,
     sink::{LogSink, Sink},
-    store::{Database, Store, sqlite::Sqlite},
+    store::Store,
     time::Micros,
     worker::WorkerOptions,
 };
@@ -37,7 +37,7 @@ signal stops it at once. Nothing acknowledged is lost either way.";
 
 /// Receive callbacks, book them, and deliver what they owe
 ///
-/// Brings the embedded database up to date, prints the notify URL of each account, and runs until it is told
+/// Brings the database up to date, prints the notify URL of each account, and runs until it is told
 /// to stop. It refuses to start with anything that would make an acknowledgement untrue.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -111,21 +111,28 @@ pub(super) async fn assemble(config: &Config) -> Result<Assembled, Failure> {
 }
 
 async fn open(config: &Config, rules: &Arc<payonce::rules::Rules>) -> Result<Arc<dyn Store>, Failure> {
-    let failed = |error: payonce::Error| {
-        let what = format!("the database {} cannot be opened: {error}", config.database.path.display());
-        Failure::new(what, "`payonce doctor` looks at the file, its folder and the disk")
-    };
-    let database = Database::<Sqlite>::open(migrate::options(config), Arc::clone(rules)).await;
-    let database = database.map_err(failed)?;
-    let doubts = database.doubts().await.map_err(failed)?;
-    for doubt in &doubts {
-        tracing::warn!(doubt, "an acknowledgement may be less than durable");
+    let place = &config.database.place;
+    let failed = |error: payonce::Error| migrate::failed(place, "opened", &error);
+    let books = place.door().open(Arc::clone(rules)).await.map_err(failed)?;
+    let doubts = books.doubts().await.map_err(failed)?;
+    judge(&doubts, config.database.accept_unsafe_settings)?;
+    Ok(books)
+}
+
+/// Settings that could make an acknowledgement untrue keep the gateway from starting, unless somebody wrote that
+/// they are accepted. Then they are said each time.
+fn judge(doubts: &[String], accepted: bool) -> Result<(), Failure> {
+    if doubts.is_empty() {
+        return Ok(());
     }
-    if !doubts.is_empty() && !config.database.accept_unsafe_settings {
+    if !accepted {
         let todo = "change the database's settings; or, if losing acknowledged payments is acceptable, write accept_unsafe_settings = true in [database]";
         return Err(Failure::new(format!("the database is not safe enough: {}", doubts.join("; ")), todo));
     }
-    Ok(Arc::new(database))
+    for doubt in doubts {
+        tracing::warn!(doubt, "accepted by accept_unsafe_settings: what is acknowledged can be lost");
+    }
+    Ok(())
 }
 
 fn accounts(config: &Config) -> Result<Vec<gateway::Account>, Failure> {
@@ -178,14 +185,20 @@ fn worker_options(config: &Config, slowest: Option<Duration>) -> WorkerOptions {
     WorkerOptions { lease, delivery_timeout, concurrency: config.server.deliveries, ..default }
 }
 
-/// The configured token, or that of the file beside the database, which is made at the first start.
+/// The configured token, or that of a file, which is made at the first start: beside the database, or, if that is on
+/// a server, beside the configuration.
 fn admin_token(config: &Config) -> Result<(Secret, Option<PathBuf>), Failure> {
     if let Some(token) = &config.server.admin_token {
         return Ok((token.clone(), None));
     }
-    let mut path = config.database.path.clone().into_os_string();
-    path.push(".admin-token");
-    let path = PathBuf::from(path);
+    let path = match config.database.place.as_file() {
+        Some(file) => {
+            let mut path = file.as_os_str().to_owned();
+            path.push(".admin-token");
+            PathBuf::from(path)
+        }
+        None => config.file.with_file_name("payonce.admin-token"),
+    };
     let failed = |error: &std::io::Error| {
         let what = format!("the admin token's file {}: {}", path.display(), reason(error));
         Failure::new(what, "make the folder writable, or name a token: admin_token_file = \"…\" in [server]")
@@ -209,7 +222,7 @@ fn print_start(config: &Config, running: &Running, applied: &[i64], token_file: 
     out::line(format_args!("  callbacks    http://{}", running.public));
     out::line(format_args!("  admin        http://{}", running.admin));
     let migrated = if applied.is_empty() { String::new() } else { format!(" (applied {})", migrate::list(applied)) };
-    out::line(format_args!("  database     sqlite:{}{migrated}", config.database.path.display()));
+    out::line(format_args!("  database     {}{migrated}", config.database.place));
     if let Some(path) = token_file {
         out::line(format_args!("  admin token  in {}", path.display()));
     }

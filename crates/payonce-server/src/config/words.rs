@@ -30,6 +30,7 @@ pub(super) const ALL: &[&str] = &[
     "queue",
     "batch",
     "url",
+    "url_file",
     "accept_unsafe_settings",
     "channel",
     "shop",

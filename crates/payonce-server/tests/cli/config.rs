@@ -183,9 +183,37 @@ fn all_faults_are_reported_at_once_in_the_order_of_the_file() {
 fn the_database_is_beside_the_configuration() {
     let path = |url: &str| {
         let text = format!("[database]\nurl = \"{url}\"\n");
-        config::read(Path::new("/etc/payonce/payonce.toml"), text.into(), &[]).config.database.path
+        let loaded = config::read(Path::new("/etc/payonce/payonce.toml"), text.into(), &[]);
+        loaded.config.database.place.as_file().unwrap().to_owned()
     };
     assert_eq!(path("sqlite:books.db"), PathBuf::from("/etc/payonce/books.db"));
     assert_eq!(path("sqlite://books.db"), PathBuf::from("/etc/payonce/books.db"));
     assert_eq!(path("sqlite:///var/lib/payonce.db"), PathBuf::from("/var/lib/payonce.db"));
+}
+
+/// Named here, in a file, or by a variable, which counts; shown without its password.
+#[test]
+fn a_database_on_a_server_is_named_in_three_ways() {
+    const HERE: &str = "url = \"postgresql://pay:here-hunter2@db:5433/books?sslmode=verify-full\"";
+    let url = "mariadb://pay:file%40hunter2@[::1]/books?ssl-mode=VERIFY_IDENTITY";
+    let variable = ("PAYONCE__DATABASE__URL", "mysql://pay:variable-hunter2@db/books");
+    let cases: [(&str, &[(&str, &str)], &str, &str); 4] = [
+        (HERE, &[], "PostgreSQL", "postgresql://pay@db:5433/books"),
+        ("url_file = \"secrets/database-url\"", &[], "MySQL", "mariadb://pay@[::1]/books"),
+        (HERE, &[variable], "MySQL", "mysql://pay@db/books"),
+        ("url_file = \"secrets/database-url\"", &[variable], "MySQL", "mysql://pay@db/books"),
+    ];
+    for (line, variables, engine, shown) in cases {
+        let folder = Folder::with("");
+        folder.private("secrets/database-url", &format!("{url}\n"));
+        let text = format!("{WHOLE}\n[database]\n{line}\n");
+        let variables: Vec<(OsString, OsString)> =
+            variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let loaded = config::read(&folder.path("payonce.toml"), text.into(), &variables);
+        assert_eq!(Faults(loaded.faults).to_string(), "");
+        let place = loaded.config.database.place.clone();
+        assert_eq!((place.engine().name, place.to_string().as_str()), (engine, shown));
+        assert!(place.url().unwrap().expose().contains("hunter2"));
+        assert!(!format!("{:?}", loaded.config).contains("hunter2"));
+    }
 }

@@ -21,10 +21,11 @@ use tokio::{
     net::TcpListener,
 };
 
+crate::databases::on_each_database!(an_effect_is_delivered_until_taken, a_dead_effect_is_tried_again_by_hand);
+
 /// Effects arrive signed, with their key, and again with the same key and bytes if they were not taken.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_effect_is_delivered_until_taken() {
-    let mut plan = Plan::default();
+async fn an_effect_is_delivered_until_taken(on: Kind) {
+    let mut plan = Plan { database: on, ..Plan::default() };
     for rule in &mut plan.rules.effects {
         rule.retry = vec![Duration::from_millis(10); 3];
     }
@@ -115,9 +116,8 @@ async fn wait_for_state(house: &House, order: &str, state: &str) -> Value {
 }
 
 /// Listing pages by key; a dead effect is tried again with its key; others are not.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_dead_effect_is_tried_again_by_hand() {
-    let mut plan = Plan::default();
+async fn a_dead_effect_is_tried_again_by_hand(on: Kind) {
+    let mut plan = Plan { database: on, ..Plan::default() };
     plan.rules.effects.truncate(1);
     plan.rules.effects[0].retry = Vec::new();
     let house = House::with(plan).await;

@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod connections;
+#[path = "../databases/mod.rs"]
+mod databases;
 mod effects;
 mod logs;
 mod orders;

@@ -4,6 +4,12 @@ use crate::support::*;
 use payonce_sim::text::now_unix;
 use serde_json::{Value, json};
 
+crate::databases::on_each_database!(
+    registering_again_is_a_repeat_and_differing_is_refused,
+    an_order_shows_everything_about_it,
+    health_and_metrics
+);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_token_opens_the_admin_api() {
     let house = House::start().await;
@@ -130,9 +136,8 @@ async fn a_request_is_read_strictly() {
     assert_eq!(house.books().await.rows().await, [0; 7], "nothing of it was registered");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn registering_again_is_a_repeat_and_differing_is_refused() {
-    let house = House::start().await;
+async fn registering_again_is_a_repeat_and_differing_is_refused(on: Kind) {
+    let house = House::on(on).await;
     let (order, other) = (fresh("REG-"), fresh("REG-"));
     let register = async |body: Value| house.api("POST", "/api/orders", Some(body)).await;
     let (status, created) =
@@ -180,9 +185,8 @@ async fn registering_again_is_a_repeat_and_differing_is_refused() {
     assert_eq!((status, &answer["error"]["code"]), (400, &json!("invalid_request")), "{answer}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_order_shows_everything_about_it() {
-    let house = House::start().await;
+async fn an_order_shows_everything_about_it(on: Kind) {
+    let house = House::on(on).await;
     let order = format!("{} 订单/七", fresh("SHOW-"));
     let number = fresh("N");
     let body = json!({
@@ -224,9 +228,8 @@ async fn an_order_shows_everything_about_it() {
 }
 
 /// Ready means that the database answers; alive only that the process does.
-#[tokio::test(flavor = "multi_thread")]
-async fn health_and_metrics() {
-    let house = House::start().await;
+async fn health_and_metrics(on: Kind) {
+    let house = House::on(on).await;
     let order = fresh("HEALTH-");
     house.order(&order, 100).await;
     let event = wx_paid(&order, 100);

@@ -12,8 +12,14 @@ use serde_json::json;
 
 use crate::support::*;
 
+crate::databases::on_each_database!(
+    a_callback_pays_their_row_once,
+    a_callback_before_their_commit_is_sent_again,
+    what_does_not_fit_leaves_their_row_alone
+);
+
 /// A house whose shop has a table of its own.
-async fn house() -> House {
+async fn house(database: Kind) -> House {
     let name = |text| Identifier::new(text).unwrap();
     let word = |text: &str| Word::Text(text.to_owned());
     let table = OwnTable {
@@ -36,11 +42,8 @@ async fn house() -> House {
     };
     let plan = Plan::default();
     let rules = Rules { own_tables: [(Shop::default_shop(), Arc::new(table))].into(), ..plan.rules };
-    let house = House::with(Plan { rules, ..Plan::default() }).await;
-    let create = "CREATE TABLE t_order (id INTEGER PRIMARY KEY, order_sn VARCHAR(64) NOT NULL UNIQUE,
-                  pay_amount DECIMAL(10, 2) NOT NULL, status VARCHAR(16) NOT NULL, pay_time DATETIME,
-                  transaction_id VARCHAR(64))";
-    house.books().await.run(create).await;
+    let house = House::with(Plan { database, rules, ..Plan::default() }).await;
+    house.books().await.0.create_t_order().await;
     house
 }
 
@@ -55,9 +58,8 @@ async fn status(house: &House, order_no: &str) -> String {
 }
 
 /// Nobody registers anything: their row is enough, on both channels, however often the platforms repeat.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_callback_pays_their_row_once() {
-    let house = house().await;
+async fn a_callback_pays_their_row_once(on: Kind) {
+    let house = house(on).await;
     let (wx, ali) = (fresh("OWN"), fresh("OWN"));
     insert(&house, &wx, "19.90", "WAIT_PAY").await;
     insert(&house, &ali, "0.01", "WAIT_PAY").await;
@@ -82,9 +84,8 @@ async fn a_callback_pays_their_row_once() {
 }
 
 /// Refused until their row is there, then booked by the platform's next copy.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_callback_before_their_commit_is_sent_again() {
-    let house = house().await;
+async fn a_callback_before_their_commit_is_sent_again(on: Kind) {
+    let house = house(on).await;
     let order_no = fresh("OWN");
     let event = wx_paid(&order_no, 100);
     wx_refused(&house.deliver("wx-main", &send_wx(&event)).await, 503);
@@ -97,9 +98,8 @@ async fn a_callback_before_their_commit_is_sent_again() {
 }
 
 /// Wrong amount, closed, paid before, a number that differs in case: told, and theirs is left alone.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_fit_leaves_their_row_alone() {
-    let house = house().await;
+async fn what_does_not_fit_leaves_their_row_alone(on: Kind) {
+    let house = house(on).await;
     let cases = [("WAIT_PAY", 99, "mismatched", 1), ("CANCELLED", 100, "late", 0), ("PAID", 100, "adopted", 0)];
     for (is, fen, disposition, effects) in cases {
         let order_no = fresh("OWN");

@@ -4,6 +4,8 @@ use crate::support::*;
 use payonce_sim::{Response, text::now_unix};
 use serde_json::{Value, json};
 
+crate::databases::on_each_database!(an_answer_books_like_a_callback);
+
 pub(crate) async fn hand_in(house: &House, account: &str, answer: &Response) -> (u16, Value) {
     let url = format!("http://{}/api/accounts/{account}/query-answer", house.running.admin);
     let mut request = house.client.post(url).bearer_auth(TOKEN).body(answer.body.clone());
@@ -15,9 +17,8 @@ pub(crate) async fn hand_in(house: &House, account: &str, answer: &Response) -> 
     (told.status().as_u16(), told.json().await.unwrap())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_answer_books_like_a_callback() {
-    let house = House::start().await;
+async fn an_answer_books_like_a_callback(on: Kind) {
+    let house = House::on(on).await;
     let order = fresh("QUERY-");
     house.order(&order, 100).await;
     let paid = WECHAT.answer(&WECHAT.payment(&order, &wx_trade(&order), 100), now_unix());

@@ -10,10 +10,15 @@ use payonce_sim::{
 use serde_json::json;
 use tokio::sync::Barrier;
 
+crate::databases::on_each_database!(
+    callback_and_query_answer_meet,
+    an_order_is_registered_while_its_callbacks_arrive,
+    a_payment_before_its_order_is_held_and_booked
+);
+
 /// Callback and query answer at one barrier: one booking, and both are answered well.
-#[tokio::test(flavor = "multi_thread")]
-async fn callback_and_query_answer_meet() {
-    let house = Arc::new(House::start().await);
+async fn callback_and_query_answer_meet(on: Kind) {
+    let house = Arc::new(House::on(on).await);
     let rounds = rounds(12);
     for round in 0..rounds {
         let order = fresh("RACE-");
@@ -57,9 +62,8 @@ async fn callback_and_query_answer_meet() {
 
 /// An order that is registered while its callbacks arrive: refused until then, booked by the registration itself,
 /// acknowledged from then on.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_order_is_registered_while_its_callbacks_arrive() {
-    let house = Arc::new(House::start().await);
+async fn an_order_is_registered_while_its_callbacks_arrive(on: Kind) {
+    let house = Arc::new(House::on(on).await);
     let rounds = rounds(6);
     for round in 0..rounds {
         let order = fresh("LATE-");
@@ -85,9 +89,8 @@ async fn an_order_is_registered_while_its_callbacks_arrive() {
 }
 
 /// The same told slowly: unknown order, then registered, then repeated.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_payment_before_its_order_is_held_and_booked() {
-    let house = House::start().await;
+async fn a_payment_before_its_order_is_held_and_booked(on: Kind) {
+    let house = House::on(on).await;
     let (wx, ali) = (fresh("EARLY-"), fresh("EARLY-"));
     wx_refused(&house.deliver("wx-main", &send_wx(&wx_paid(&wx, 100))).await, 503);
     ali_refused(&house.deliver("ali-main", &send_ali(&ali_paid(&ali, "1.00"))).await, 503);

@@ -11,10 +11,19 @@ use payonce_sim::{
 };
 use serde_json::json;
 
+crate::databases::on_each_database!(
+    a_hundred_deliveries_are_one_payment,
+    fifty_at_a_barrier_are_one_payment,
+    another_notification_id_is_the_same_payment,
+    waiting_does_not_block_the_payment,
+    a_repeat_after_the_work_resets_nothing,
+    a_retry_is_recognised_by_what_it_says,
+    a_replay_inside_the_window_is_a_repeat
+);
+
 /// The headline: 100 deliveries, each signed anew, 20 at once: one key, one flow row, one PAID, each effect once.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_deliveries_are_one_payment() {
-    let house = House::start().await;
+async fn a_hundred_deliveries_are_one_payment(on: Kind) {
+    let house = House::on(on).await;
     let (wx, ali) = (fresh("HUNDRED-"), fresh("HUNDRED-"));
     house.order(&wx, 19_900).await;
     house.order(&ali, 19_900).await;
@@ -45,9 +54,8 @@ async fn a_hundred_deliveries_are_one_payment() {
 }
 
 /// F038: fifty identical callbacks whose last byte goes out at one moment.
-#[tokio::test(flavor = "multi_thread")]
-async fn fifty_at_a_barrier_are_one_payment() {
-    let house = House::start().await;
+async fn fifty_at_a_barrier_are_one_payment(on: Kind) {
+    let house = House::on(on).await;
     for _ in 0..rounds(3) {
         let order = fresh("F038-");
         house.order(&order, 100).await;
@@ -61,9 +69,8 @@ async fn fifty_at_a_barrier_are_one_payment() {
 }
 
 /// F044: the notification's id names a message, not the money.
-#[tokio::test(flavor = "multi_thread")]
-async fn another_notification_id_is_the_same_payment() {
-    let house = House::start().await;
+async fn another_notification_id_is_the_same_payment(on: Kind) {
+    let house = House::on(on).await;
     let order = fresh("F044-");
     house.order(&order, 100).await;
     let first = wx_paid(&order, 100);
@@ -87,9 +94,8 @@ async fn another_notification_id_is_the_same_payment() {
 }
 
 /// F046: a message that is not final uses nobody's key up.
-#[tokio::test(flavor = "multi_thread")]
-async fn waiting_does_not_block_the_payment() {
-    let house = House::start().await;
+async fn waiting_does_not_block_the_payment(on: Kind) {
+    let house = House::on(on).await;
     let (wx, ali) = (fresh("F046-"), fresh("F046-"));
     house.order(&wx, 100).await;
     house.order(&ali, 100).await;
@@ -115,9 +121,8 @@ async fn waiting_does_not_block_the_payment() {
 }
 
 /// F049: a repeat after everything was delivered wakes nothing up.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_repeat_after_the_work_resets_nothing() {
-    let house = House::start().await;
+async fn a_repeat_after_the_work_resets_nothing(on: Kind) {
+    let house = House::on(on).await;
     let order = fresh("F049-");
     house.order(&order, 100).await;
     let event = wx_paid(&order, 100);
@@ -136,9 +141,8 @@ async fn a_repeat_after_the_work_resets_nothing() {
 }
 
 /// F051: a retry has other bytes (nonce, ciphertext, time, signature, key); another transaction may have the same nonce.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_retry_is_recognised_by_what_it_says() {
-    let house = House::start().await;
+async fn a_retry_is_recognised_by_what_it_says(on: Kind) {
+    let house = House::on(on).await;
     let (order, other, ali) = (fresh("F051-"), fresh("F051-"), fresh("F051-"));
     for number in [&order, &other, &ali] {
         house.order(number, 100).await;
@@ -170,9 +174,8 @@ async fn a_retry_is_recognised_by_what_it_says() {
 }
 
 /// F106: the very same bytes, replayed inside the window, are a plain repeat.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_replay_inside_the_window_is_a_repeat() {
-    let house = House::start().await;
+async fn a_replay_inside_the_window_is_a_repeat(on: Kind) {
+    let house = House::on(on).await;
     let order = fresh("F106R-");
     house.order(&order, 100).await;
     let request = send_wx(&wx_paid(&order, 100));

@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     io::Write,
-    path::PathBuf,
     sync::{
         Arc, LazyLock, Mutex, Once,
         atomic::{AtomicU32, Ordering},
@@ -23,10 +22,7 @@ use payonce::{
     rules::{EffectRule, Event, Rules},
     sink::Sink,
     statement::Statement,
-    store::{
-        Counts, Database, Effect, EffectFilter, Finished, Lease, OrderView, Store,
-        sqlite::{Sqlite, SqliteOptions},
-    },
+    store::{Counts, Effect, EffectFilter, Finished, Lease, OrderView, Store},
     time::Micros,
     worker::WorkerOptions,
 };
@@ -37,12 +33,14 @@ use payonce_server::{
 };
 use payonce_sim::{Request, Response, courier::Courier, receiver::Receiver, text::now_unix};
 use serde_json::{Value, json};
-use sqlx::{Connection, Row, SqliteConnection};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
+
+pub(crate) use crate::databases::Kind;
+use crate::databases::{Connection, Database};
 
 pub(crate) const TOKEN: &str = "admin-token-of-the-tests-5fd1";
 pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8G";
@@ -67,6 +65,7 @@ pub(crate) fn fresh(prefix: &str) -> String {
 
 /// What may differ from the usual gateway.
 pub(crate) struct Plan {
+    pub(crate) database: Kind,
     pub(crate) limits: Limits,
     pub(crate) batcher: BatcherOptions,
     pub(crate) worker: WorkerOptions,
@@ -81,6 +80,7 @@ pub(crate) struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         Self {
+            database: Kind::default(),
             limits: Limits::default(),
             batcher: BatcherOptions::default(),
             worker: WorkerOptions { poll: Duration::from_millis(50), ..WorkerOptions::default() },
@@ -119,7 +119,7 @@ pub(crate) struct House {
     pub(crate) running: Running,
     pub(crate) receiver: Receiver,
     pub(crate) client: reqwest::Client,
-    path: PathBuf,
+    database: Database,
     _dir: TempDir,
 }
 
@@ -128,22 +128,26 @@ impl House {
         Self::with(Plan::default()).await
     }
 
+    pub(crate) async fn on(database: Kind) -> Self {
+        Self::with(Plan { database, ..Plan::default() }).await
+    }
+
     pub(crate) async fn with(plan: Plan) -> Self {
         capture_logs();
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("books.sqlite");
+        let database = Database::fresh(plan.database, dir.path()).await;
         let receiver = Receiver::start(Some(SECRET)).await.unwrap();
-        let running = start_on(&path, &receiver.url(), plan).await;
+        let running = start_on(&database, &receiver.url(), plan).await;
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        Self { running, receiver, client, path, _dir: dir }
+        Self { running, receiver, client, database, _dir: dir }
     }
 
-    /// Shuts down, which must drain, and starts again on the same file.
+    /// Shuts down, which must drain, and starts again on the same database.
     pub(crate) async fn restart(self, plan: Plan) -> Self {
-        let Self { running, receiver, client, path, _dir } = self;
+        let Self { running, receiver, client, database, _dir } = self;
         running.shutdown().await.unwrap();
-        let running = start_on(&path, &receiver.url(), plan).await;
-        Self { running, receiver, client, path, _dir }
+        let running = start_on(&database, &receiver.url(), plan).await;
+        Self { running, receiver, client, database, _dir }
     }
 
     pub(crate) fn notify_url(&self, account: &str) -> String {
@@ -195,7 +199,7 @@ impl House {
     }
 
     pub(crate) async fn books(&self) -> Books {
-        Books::open(&self.path).await
+        Books(self.database.connect().await)
     }
 
     /// The value of a metric's line that holds all these texts; 0 if there is none.
@@ -220,11 +224,11 @@ impl House {
     }
 }
 
-async fn start_on(path: &std::path::Path, shop_url: &str, plan: Plan) -> Running {
+async fn start_on(database: &Database, shop_url: &str, plan: Plan) -> Running {
     let rules = Arc::new(plan.rules);
-    let options = SqliteOptions { path: path.to_owned() };
-    Database::<Sqlite>::migrate(&options).await.unwrap();
-    let database: Arc<dyn Store> = Arc::new(Database::<Sqlite>::open(options, Arc::clone(&rules)).await.unwrap());
+    let door = database.place().door();
+    door.migrate().await.unwrap();
+    let database: Arc<dyn Store> = door.open(Arc::clone(&rules)).await.unwrap();
     let store: Arc<dyn Store> = match plan.trouble {
         Some(trouble) => Arc::new(Troubled { inner: database, trouble }),
         None => database,
@@ -380,37 +384,27 @@ pub(crate) fn split_answer(answer: &[u8]) -> (u16, String, Vec<u8>) {
 }
 
 /// A look into the books by a second connection.
-pub(crate) struct Books(SqliteConnection);
+pub(crate) struct Books(pub(crate) Connection);
 
 impl Books {
-    async fn open(path: &std::path::Path) -> Self {
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path).busy_timeout(PATIENCE);
-        Self(SqliteConnection::connect_with(&options).await.unwrap())
-    }
-
     /// One number.
     pub(crate) async fn count(&mut self, sql: &str) -> i64 {
-        let sql = sqlx::AssertSqlSafe(sql.to_owned());
-        sqlx::query(sql).fetch_one(&mut self.0).await.unwrap().get(0)
+        self.0.count(sql).await
     }
 
     /// One text, if there is a row.
     pub(crate) async fn text(&mut self, sql: &str) -> Option<String> {
-        let sql = sqlx::AssertSqlSafe(sql.to_owned());
-        sqlx::query(sql).fetch_optional(&mut self.0).await.unwrap().map(|row| row.get(0))
+        self.0.text(sql).await
     }
 
     pub(crate) async fn run(&mut self, sql: &str) {
-        let sql = sqlx::AssertSqlSafe(sql.to_owned());
-        sqlx::raw_sql(sql).execute(&mut self.0).await.unwrap();
+        self.0.run(sql).await;
     }
 
     /// Rows of a number: (keys, flow rows, effects).
     pub(crate) async fn of(&mut self, order_no: &str) -> (i64, i64, i64) {
-        let keys = format!("SELECT count(*) FROM payonce_idempotency WHERE order_no = '{order_no}'");
-        let flow = format!("SELECT count(*) FROM payonce_order_flow WHERE order_no = '{order_no}'");
-        let effects = format!("SELECT count(*) FROM payonce_effect WHERE order_no = '{order_no}'");
-        (self.count(&keys).await, self.count(&flow).await, self.count(&effects).await)
+        let of = |table: &str| format!("SELECT count(*) FROM payonce_{table} WHERE order_no = '{order_no}'");
+        (self.count(&of("idempotency")).await, self.count(&of("order_flow")).await, self.count(&of("effect")).await)
     }
 
     /// Rows of all tables but the repeat counters: what a refused message must not change.

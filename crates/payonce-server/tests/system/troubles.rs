@@ -14,16 +14,22 @@ use payonce_sim::{
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-fn troubled() -> (Arc<Trouble>, Plan) {
+crate::databases::on_each_database!(
+    a_database_that_is_away_is_a_5xx,
+    no_failing_statement_is_swallowed,
+    one_poisoned_fact_fails_alone,
+    an_unknown_commit_acknowledges_nobody
+);
+
+fn troubled(database: Kind) -> (Arc<Trouble>, Plan) {
     let trouble = Arc::new(Trouble::default());
-    let plan = Plan { trouble: Some(Arc::clone(&trouble)), ..Plan::default() };
+    let plan = Plan { database, trouble: Some(Arc::clone(&trouble)), ..Plan::default() };
     (trouble, plan)
 }
 
 /// F053: the database is away: 5xx in the failing form, and the platform's own schedule brings it in later.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_is_away_is_a_5xx() {
-    let (trouble, plan) = troubled();
+async fn a_database_that_is_away_is_a_5xx(on: Kind) {
+    let (trouble, plan) = troubled(on);
     let house = House::with(plan).await;
     let (wx, ali) = (fresh("F053-"), fresh("F053-"));
     house.order(&wx, 100).await;
@@ -46,9 +52,8 @@ async fn a_database_that_is_away_is_a_5xx() {
 
 /// F057: each write of the booking in turn fails in the database itself: failing answer, unchanged state, and the
 /// next delivery books once.
-#[tokio::test(flavor = "multi_thread")]
-async fn no_failing_statement_is_swallowed() {
-    let house = House::start().await;
+async fn no_failing_statement_is_swallowed(on: Kind) {
+    let house = House::on(on).await;
     let writes = [
         ("UPDATE", "order"),
         ("INSERT", "idempotency"),
@@ -61,13 +66,11 @@ async fn no_failing_statement_is_swallowed() {
         house.order(&order, 100).await;
         let mut books = house.books().await;
         let before = books.rows().await;
-        let broken = format!(
-            "CREATE TRIGGER broken BEFORE {verb} ON payonce_{table} BEGIN SELECT RAISE(ABORT, 'a test broke it'); END"
-        );
-        books.run(&broken).await;
+        let table = format!("payonce_{table}");
+        books.0.break_table(verb, &table, None).await;
         wx_refused(&house.deliver("wx-main", &send_wx(&wx_paid(&order, 100))).await, 503);
         assert_eq!(books.rows().await, before, "{verb} {table}");
-        books.run("DROP TRIGGER broken").await;
+        books.0.mend_table(&table).await;
         wx_acknowledged(&house.deliver("wx-main", &send_wx(&wx_paid(&order, 100))).await);
         assert_eq!(books.of(&order).await, (1, 1, 2), "{verb} {table}");
         house.effects_taken(2 * (effects + 1)).await;
@@ -75,9 +78,8 @@ async fn no_failing_statement_is_swallowed() {
 }
 
 /// F057: one fact whose write fails does not fail the others of its batch.
-#[tokio::test(flavor = "multi_thread")]
-async fn one_poisoned_fact_fails_alone() {
-    let (trouble, plan) = troubled();
+async fn one_poisoned_fact_fails_alone(on: Kind) {
+    let (trouble, plan) = troubled(on);
     let house = House::with(plan).await;
     let orders: Vec<String> = (0..12).map(|_| fresh("POISON-")).collect();
     for order in &orders {
@@ -85,12 +87,7 @@ async fn one_poisoned_fact_fails_alone() {
     }
     let poisoned = &orders[5];
     let mut books = house.books().await;
-    books
-        .run(&format!(
-            "CREATE TRIGGER broken BEFORE INSERT ON payonce_order_flow WHEN NEW.order_no = '{poisoned}' \
-             BEGIN SELECT RAISE(ABORT, 'a test poisoned it'); END"
-        ))
-        .await;
+    books.0.break_table("INSERT", "payonce_order_flow", Some(poisoned)).await;
     // The first holds the database, so that the others become one batch.
     trouble.delay_ms.store(150, Ordering::SeqCst);
     let events: Vec<Arc<dyn Notification>> = orders.iter().map(|order| Arc::new(wx_paid(order, 100)) as _).collect();
@@ -105,9 +102,8 @@ async fn one_poisoned_fact_fails_alone() {
 }
 
 /// F057: a COMMIT whose answer was lost acknowledges nobody; the retry finds it done.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_commit_acknowledges_nobody() {
-    let (trouble, plan) = troubled();
+async fn an_unknown_commit_acknowledges_nobody(on: Kind) {
+    let (trouble, plan) = troubled(on);
     let house = House::with(plan).await;
     let order = fresh("F057C-");
     house.order(&order, 100).await;
@@ -165,7 +161,7 @@ async fn a_stalled_database_is_answered_in_time() {
 /// F060: senders that hang up at any point cancel nothing and leave nothing half-done.
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_up_cancels_nothing() {
-    let (trouble, plan) = troubled();
+    let (trouble, plan) = troubled(Kind::Sqlite);
     let house = House::with(plan).await;
     trouble.delay_ms.store(2, Ordering::SeqCst);
     let seed = rand::random();
@@ -201,7 +197,7 @@ async fn hanging_up_cancels_nothing() {
 /// F060: a sender that hung up after the request has, all the same, told us: it is booked without any retry.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_hung_up_sender_said_is_booked() {
-    let (trouble, plan) = troubled();
+    let (trouble, plan) = troubled(Kind::Sqlite);
     let house = House::with(plan).await;
     trouble.delay_ms.store(100, Ordering::SeqCst);
     let (first, second) = (fresh("F060B-"), fresh("F060B-"));
@@ -220,7 +216,7 @@ async fn what_a_hung_up_sender_said_is_booked() {
 /// Backpressure: when the queue is full, the answer is a quick failure, and the retry is booked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_fails_quickly() {
-    let (trouble, mut plan) = troubled();
+    let (trouble, mut plan) = troubled(Kind::Sqlite);
     (plan.batcher.queue, plan.batcher.batch) = (2, 1);
     let house = House::with(plan).await;
     let orders: Vec<String> = (0..8).map(|_| fresh("FULL-")).collect();

@@ -4,6 +4,12 @@ use crate::support::*;
 use payonce_sim::{faults, keys::RsaKey, text::now_unix};
 use serde_json::json;
 
+crate::databases::on_each_database!(
+    what_is_not_signed_changes_nothing,
+    what_is_signed_and_not_understood_is_kept,
+    another_amount_or_currency_does_not_pay
+);
+
 /// F106: five minutes in both directions, and every odd spelling of a time.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_window_has_two_sides() {
@@ -62,9 +68,8 @@ async fn the_window_is_checked_at_the_receipt() {
 }
 
 /// Forged, swapped, reserialised, with a header too few or too many: refused, nothing written, one line each.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_signed_changes_nothing() {
-    let house = House::start().await;
+async fn what_is_not_signed_changes_nothing(on: Kind) {
+    let house = House::on(on).await;
     let (order, other) = (fresh("FORGED-"), fresh("FORGED-"));
     house.order(&order, 100).await;
     let event = wx_paid(&order, 100);
@@ -110,9 +115,8 @@ async fn what_is_not_signed_changes_nothing() {
 }
 
 /// Signed by the platform and not understood: refused, alarmed about, and the bytes are kept once.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_signed_and_not_understood_is_kept() {
-    let house = House::start().await;
+async fn what_is_signed_and_not_understood_is_kept(on: Kind) {
+    let house = House::on(on).await;
     let order = fresh("SIGNED-");
     house.order(&order, 100).await;
     let event = wx_paid(&order, 100);
@@ -165,9 +169,8 @@ async fn an_unsupported_kind_is_kept_and_acknowledged() {
 }
 
 /// F073: signed only means that the platform sent it. An order of 999 yuan is not paid by one fen.
-#[tokio::test(flavor = "multi_thread")]
-async fn another_amount_or_currency_does_not_pay() {
-    let house = House::start().await;
+async fn another_amount_or_currency_does_not_pay(on: Kind) {
+    let house = House::on(on).await;
     let (less, currency, ali) = (fresh("F073-"), fresh("F073-"), fresh("F073-"));
     for number in [&less, &currency, &ali] {
         house.order(number, 99_900).await;

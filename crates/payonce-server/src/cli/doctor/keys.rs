@@ -239,6 +239,9 @@ fn shared_between_platforms(findings: &mut Findings, accounts: &[Account]) {
 /// Every secret of the configuration.
 fn secrets(config: &Config) -> Vec<&Secret> {
     let mut secrets: Vec<&Secret> = config.server.admin_token.iter().collect();
+    // A URL without password says nothing that others may not know.
+    let has_password = |url: &&Secret| reqwest::Url::parse(url.expose()).is_ok_and(|url| url.password().is_some());
+    secrets.extend(config.database.place.url().filter(has_password));
     for account in &config.accounts {
         match &account.settings {
             ChannelSettings::Wechat(settings) => secrets.extend(&settings.api_v3_keys),

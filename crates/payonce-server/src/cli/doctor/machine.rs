@@ -1,27 +1,19 @@
-//! The machine: clock, database file, disk.
+//! The machine: clock and disk.
 //!
 //! Here: what the machine must offer before callbacks come, and what to do where it does not. Not here: how
-//! findings are shown (`doctor`), the tables themselves (`migrate`).
+//! findings are shown (`doctor`), the database (`database`).
 
 use std::{
     env, fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
-    sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
-use payonce::{
-    rules::Rules,
-    store::{Database, Store, sqlite::Sqlite},
-    time::Micros,
-};
+use payonce::time::Micros;
 
 use super::Findings;
-use crate::{
-    cli::migrate,
-    config::{Config, reason},
-};
+use crate::config::Config;
 
 /// Nothing that this program meets was made before it was written: 2026-01-01.
 const EARLIEST: Micros = Micros::from_seconds(1_767_225_600);
@@ -40,11 +32,12 @@ pub(super) fn clock(findings: &mut Findings, config: &Config, now: Micros) {
         findings.fault(AREA, format!("{now} is before this program was written"), REMEDY);
         return;
     }
-    let newest = [env::current_exe().ok(), Some(config.file.clone()), Some(config.database.path.clone())]
-        .into_iter()
-        .flatten()
-        .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
-        .max();
+    let newest =
+        [env::current_exe().ok(), Some(config.file.clone()), config.database.place.as_file().map(Path::to_owned)]
+            .into_iter()
+            .flatten()
+            .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
+            .max();
     if let Some((modified, path)) = newest
         && let Ok(ahead) = modified.duration_since(UNIX_EPOCH + Duration::from_micros(now.0.unsigned_abs()))
         && ahead.as_secs() > TOLERATED_SECONDS
@@ -57,87 +50,8 @@ pub(super) fn clock(findings: &mut Findings, config: &Config, now: Micros) {
         .ok(AREA, format!("{now}, not before any file of ours{zone}; times are compared in UTC, the zone has no part"));
 }
 
-pub(super) async fn database(findings: &mut Findings, config: &Config) {
-    const AREA: &str = "database";
-    let path = &config.database.path;
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
-        _ => PathBuf::from("."),
-    };
-    if !folder.is_dir() {
-        let what = format!("the folder {} does not exist", folder.display());
-        findings.fault(AREA, what, format!("mkdir -p {}, or correct `url` in [database]", folder.display()));
-        return;
-    }
-    if let Err(why) = can_create_in(&folder) {
-        // The journal is a file beside the database, so the folder matters too.
-        let what = format!("nothing can be written in {}: {why}", folder.display());
-        findings.fault(AREA, what, "give the folder to the user that payonce runs as");
-        return;
-    }
-    disk(findings, &folder);
-    if !path.exists() {
-        findings.ok(AREA, format!("sqlite:{} is made at the first start", path.display()));
-        return;
-    }
-    if let Err(error) = fs::OpenOptions::new().append(true).open(path) {
-        let what = format!("{} cannot be written: {}", path.display(), reason(&error));
-        findings.fault(AREA, what, "give the file to the user that payonce runs as");
-        return;
-    }
-    tables(findings, config, path).await;
-}
-
-async fn tables(findings: &mut Findings, config: &Config, path: &Path) {
-    const AREA: &str = "database";
-    let opened = Database::<Sqlite>::open(migrate::options(config), Arc::new(Rules::default())).await;
-    let database = match opened {
-        Ok(database) => database,
-        Err(error) => {
-            let todo = "see whether it is a SQLite file: sqlite3 FILE 'PRAGMA integrity_check'; restore it from the backup if not";
-            findings.fault(AREA, format!("{} cannot be opened: {error}", path.display()), todo);
-            return;
-        }
-    };
-    match database.doubts().await {
-        Ok(doubts) if doubts.is_empty() => {}
-        Ok(doubts) => {
-            let todo = "change the setting; `serve` refuses it unless accept_unsafe_settings = true";
-            doubts.into_iter().for_each(|doubt| findings.fault(AREA, doubt, todo));
-        }
-        Err(error) => findings.fault(AREA, format!("its settings cannot be read: {error}"), "look at the file"),
-    }
-    match database.counts().await {
-        Ok(counts) => {
-            let what = format!(
-                "sqlite:{}: tables are there, commits are durable; {} held, {} effects owed, {} dead",
-                path.display(),
-                counts.held,
-                counts.effects_ready + counts.effects_leased,
-                counts.effects_dead
-            );
-            findings.ok(AREA, what);
-        }
-        Err(error) => findings.warning(
-            AREA,
-            format!("{} has no tables of payonce, or old ones: {error}", path.display()),
-            "payonce migrate (`payonce serve` does it by itself)",
-        ),
-    }
-}
-
-fn can_create_in(folder: &Path) -> Result<(), String> {
-    tempfile::Builder::new().prefix(".payonce-doctor-").tempfile_in(folder).map(drop).map_err(|error| {
-        // The error's own text names the temporary file, which nobody knows.
-        match error.kind() {
-            std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-            kind => kind.to_string(),
-        }
-    })
-}
-
 /// By `df`: the standard library does not ask file systems, and no dependency is worth this line.
-fn disk(findings: &mut Findings, folder: &Path) {
+pub(super) fn disk(findings: &mut Findings, folder: &Path) {
     const AREA: &str = "disk";
     /// A million callbacks with their bytes are about 4 GiB.
     const LITTLE: u64 = 1024 * 1024 * 1024;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use payonce::{
     own_table::{AmountUnit, Identifier, OwnState, OwnTable, TimeForm, Word},
     rules::Rules,
-    store::{Database, OwnColumn, OwnSchema, Store, sqlite::Sqlite},
+    store::{OwnColumn, OwnSchema},
 };
 
 use super::Findings;
-use crate::{cli::migrate, config::Config};
+use crate::config::Config;
 
 /// Transactions of WeChat Pay have up to 32 characters, Alipay's up to 64.
 const TRADE_NO: i64 = 32;
@@ -24,12 +24,13 @@ pub(super) async fn examine(findings: &mut Findings, config: &Config) {
             let todo = "write an account with this shop, or remove the mapping";
             findings.warning(&area, "no account pays orders of this shop, so the table is never looked at", todo);
         }
-        if !config.database.path.exists() {
+        let place = &config.database.place;
+        if place.as_file().is_some_and(|path| !path.exists()) {
             let what = format!("the database is not there yet, so {} could not be looked at", table.table);
             findings.warning(&area, what, "put payonce.db where your tables are: `url` in [database]");
             continue;
         }
-        let opened = Database::<Sqlite>::open(migrate::options(config), Arc::new(Rules::default())).await;
+        let opened = place.door().open(Arc::new(Rules::default())).await;
         let schema = match opened {
             Ok(database) => database.own_schema(table).await.map(|schema| (database.engine(), schema)),
             Err(error) => Err(error),

@@ -17,7 +17,7 @@ use crate::{
     store::{
         Engine, Ledger,
         rows::Cells,
-        server::{ANSWER, CONNECT, Clock, ServerOptions, TRUSTED_IDLE, within},
+        server::{ANSWER, About, CONNECT, Clock, Server, ServerOptions, TRUSTED_IDLE, within},
     },
 };
 
@@ -29,8 +29,9 @@ const SETTINGS: &str = "\
     SET SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
                 innodb_lock_wait_timeout = 3";
 
-/// Time-outs that only one of the servers has: as we work, and as we migrate.
+/// Which of the servers it is, and time-outs that only one of them has: as we work, and as we migrate.
 struct Dialect {
+    product: &'static str,
     bounded: &'static str,
     patient: &'static str,
     /// How often to try a migration again: OceanBase may show one session's tables and commits to another a
@@ -39,6 +40,7 @@ struct Dialect {
 }
 
 const MARIADB: Dialect = Dialect {
+    product: "MariaDB",
     bounded: "SET SESSION max_statement_time = 4, idle_write_transaction_timeout = 5",
     patient: "SET SESSION max_statement_time = 0, idle_write_transaction_timeout = 0",
     tries: 1,
@@ -46,21 +48,26 @@ const MARIADB: Dialect = Dialect {
 
 /// It bounds neither writes nor idle transactions.
 const MYSQL: Dialect = Dialect {
+    product: "MySQL",
     bounded: "SET SESSION max_execution_time = 4000",
     patient: "SET SESSION max_execution_time = 0",
     tries: 1,
 };
 
 const OCEANBASE: Dialect = Dialect {
+    product: "OceanBase",
     bounded: "SET SESSION ob_query_timeout = 4000000, ob_trx_lock_timeout = 3000000, ob_trx_idle_timeout = 5000000",
     patient: "SET SESSION ob_query_timeout = 3600000000, ob_trx_idle_timeout = 3600000000",
     tries: 50,
 };
 
-async fn dialect(connection: &mut MySqlConnection) -> Result<Dialect, Error> {
+async fn version(connection: &mut MySqlConnection) -> Result<String, Error> {
     let found = fetch(connection, "read the version", query("SELECT VERSION()")).await?;
-    let version = found.first().map(|row| row.text(0)).transpose()?.unwrap_or_default();
-    Ok(match version.as_str() {
+    Ok(found.first().map(|row| row.text(0)).transpose()?.unwrap_or_default())
+}
+
+async fn dialect(connection: &mut MySqlConnection) -> Result<Dialect, Error> {
+    Ok(match version(connection).await?.as_str() {
         version if version.contains("MariaDB") => MARIADB,
         version if version.contains("OceanBase") => OCEANBASE,
         _ => MYSQL,
@@ -214,6 +221,24 @@ impl Engine for MySqlConnection {
         let found = within(ANSWER, "read settings", sqlx::raw_sql(SQL).fetch_all(self)).await?;
         let settings = found.iter().map(|row| Ok((row.text(0)?, row.text(1)?))).collect::<Result<Vec<_>, Error>>()?;
         Ok(doubts_of(|name| settings.iter().find(|(have, _)| have == name).map(|(_, value)| value.clone())))
+    }
+}
+
+impl Server for MySqlConnection {
+    async fn about(&mut self) -> Result<About, Error> {
+        const SQL: &str = "\
+            SELECT COUNT(*) FROM information_schema.tables
+            WHERE table_schema = DATABASE() AND table_name = 'payonce_migrations'";
+        const APPLIED: &str = "SELECT version FROM payonce_migrations WHERE success ORDER BY version";
+        let found = fetch(self, "read migrations", query(SQL)).await?;
+        let is_there = found.first().map(|row| row.int(0)).transpose()? == Some(1);
+        let applied = if is_there { fetch(self, "read migrations", query(APPLIED)).await? } else { Vec::new() };
+        Ok(About {
+            product: dialect(self).await?.product,
+            version: version(self).await?,
+            applied: applied.iter().map(|row| row.int(0)).collect::<Result<_, Error>>()?,
+            known: MIGRATIONS.iter().map(|&(version, ..)| version).collect(),
+        })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     store::{
         Engine,
         rows::Cells,
-        server::{CONNECT, Clock, ServerOptions, TRUSTED_IDLE, within},
+        server::{About, CONNECT, Clock, Server, ServerOptions, TRUSTED_IDLE, within},
     },
 };
 
@@ -130,5 +130,22 @@ impl Engine for PgConnection {
             ));
         }
         Ok(doubts)
+    }
+}
+
+impl Server for PgConnection {
+    async fn about(&mut self) -> Result<About, Error> {
+        const SQL: &str =
+            "SELECT current_setting('server_version'), (to_regclass('payonce_migrations') IS NOT NULL)::int::bigint";
+        const APPLIED: &str = "SELECT version FROM payonce_migrations WHERE success ORDER BY version";
+        let found = fetch(self, "read the version", query(SQL)).await?;
+        let row = found.first().ok_or_else(|| Error::permanent("read the version: no row"))?;
+        let applied = if row.int(1)? == 1 { fetch(self, "read migrations", query(APPLIED)).await? } else { Vec::new() };
+        Ok(About {
+            product: "PostgreSQL",
+            version: row.text(0)?,
+            applied: applied.iter().map(|row| row.int(0)).collect::<Result<_, Error>>()?,
+            known: MIGRATIONS.iter().map(|&(version, ..)| version).collect(),
+        })
     }
 }
