@@ -197,18 +197,18 @@ fn a_database_on_a_server_is_named_in_three_ways() {
     const HERE: &str = "url = \"postgresql://pay:here-hunter2@db:5433/books?sslmode=verify-full\"";
     let url = "mariadb://pay:file%40hunter2@[::1]/books?ssl-mode=VERIFY_IDENTITY";
     let variable = ("PAYONCE__DATABASE__URL", "mysql://pay:variable-hunter2@db/books");
-    let cases: [(&str, &[(&str, &str)], &str, &str); 4] = [
-        (HERE, &[], "PostgreSQL", "postgresql://pay@db:5433/books"),
-        ("url_file = \"secrets/database-url\"", &[], "MySQL", "mariadb://pay@[::1]/books"),
-        (HERE, &[variable], "MySQL", "mysql://pay@db/books"),
-        ("url_file = \"secrets/database-url\"", &[variable], "MySQL", "mysql://pay@db/books"),
+    let cases = [
+        (HERE, None, "PostgreSQL", "postgresql://pay@db:5433/books"),
+        ("url_file = \"secrets/database-url\"", None, "MySQL", "mariadb://pay@[::1]/books"),
+        (HERE, Some(variable), "MySQL", "mysql://pay@db/books"),
+        ("url_file = \"secrets/database-url\"", Some(variable), "MySQL", "mysql://pay@db/books"),
     ];
-    for (line, variables, engine, shown) in cases {
+    for (line, variable, engine, shown) in cases {
         let folder = Folder::with("");
         folder.private("secrets/database-url", &format!("{url}\n"));
         let text = format!("{WHOLE}\n[database]\n{line}\n");
         let variables: Vec<(OsString, OsString)> =
-            variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            variable.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         let loaded = config::read(&folder.path("payonce.toml"), text.into(), &variables);
         assert_eq!(Faults(loaded.faults).to_string(), "");
         let place = loaded.config.database.place.clone();
