@@ -8,19 +8,42 @@ use serde::Serialize;
 use crate::{
     Outcome,
     competitors::{COMPETITORS, Competitor},
+    growth,
 };
 
-/// Callbacks per second through the gateway, beside its ceiling and what one would write by hand
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask bench                                       everything, about a quarter of an hour
+  cargo xtask bench --only payonce-pg-stored,axum-pg,node-pg --connections 256
+  cargo xtask bench --only payonce,ceiling --seconds 1 --rounds 1
+  cargo xtask bench --smoke                               whether it works; measures nothing
+  cargo xtask bench --markdown docs/en/performance.md --markdown docs/zh/performance.md
+  cargo xtask bench --growth                              how the rate changes while the tables grow
+  cargo xtask bench --growth 0,100000,1000000,10000000 --picture docs/assets/growth.svg
+
+`cargo xtask bench` installs what the chosen competitors need (npm and PyPI, into target/bench) and starts the servers
+(PostgreSQL 18, MariaDB). Each turn has a process and a database of its own, which are dropped afterwards. After each
+turn the books are audited: paid orders = distinct facts = flow rows, effects = 2 x facts, or the run fails.
+
+Ratios are taken within a round; on a machine that does other things, only those mean anything. `idle`, `sync` and
+`others` of each line say how quiet it was: idle processors and 4 KiB fdatasyncs per second before, and the share
+of the processors that went to neither side meanwhile.";
+
+/// Callbacks per second through the gateway on SQLite, PostgreSQL and MariaDB, beside what else one could do
+///
+/// One load program sends pre-signed callbacks to one competitor after the other, round by round, on the same cores.
+/// `--list` names them.
 #[derive(Parser, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Length of one measurement
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// How often everything is measured, alternating between competitors; medians are reported
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Connections at once, each with one request under way
-    #[arg(long, value_delimiter = ',', default_value = "1,20,256")]
+    /// Connections at once, each with one request under way [default: 1,20,256; with --growth 256]
+    #[arg(long, value_delimiter = ',')]
     connections: Vec<usize>,
     /// Which callbacks
     #[arg(long, value_delimiter = ',', default_value = "unique,repeated")]
@@ -37,8 +60,19 @@ pub(crate) struct Args {
     /// Everything once with tiny numbers: shows that it works, measures nothing
     #[arg(long)]
     pub(crate) smoke: bool,
+    /// Instead: payonce on each database with so many paid orders and booked facts in its tables beforehand, made by
+    /// SQL within the engine [default: 0,100000,1000000]
+    ///
+    /// From 2,000,000 on the rows of the evidence have neither headers nor bodies. 10,000,000 take about 20 GB and half
+    /// an hour for each engine.
+    #[arg(long, value_delimiter = ',', num_args = 0..=1, value_name = "FACTS",
+          default_missing_value = "0,100000,1000000")]
+    pub(crate) growth: Option<Vec<usize>>,
+    /// With --growth: write the curve as SVG
+    #[arg(long, value_name = "FILE", requires = "growth")]
+    pub(crate) picture: Option<PathBuf>,
     /// Rewrite the table between the markers of this file; may be given several times
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) markdown: Vec<PathBuf>,
     /// Keep the databases and logs of the run
     #[arg(long)]
@@ -106,6 +140,9 @@ pub(crate) struct Plan {
 /// its rate is still right.
 const CALLBACKS_PER_SECOND: f64 = 40_000.0;
 
+/// The same for `--growth`.
+const GROWTH_PER_SECOND: f64 = 30_000.0;
+
 impl Args {
     pub(crate) fn plan(&self) -> Outcome<Plan> {
         if self.list {
@@ -119,22 +156,32 @@ impl Args {
         if let Some(name) = unknown {
             return Err(format!("there is no competitor {name}; `--list` names them all").into());
         }
-        let chosen = |competitor: &&'static Competitor| match self.only.is_empty() {
-            true => competitor.by_default || self.smoke,
-            false => self.only.iter().any(|name| name == competitor.name),
+        let chosen = |competitor: &&'static Competitor| match (self.only.is_empty(), &self.growth) {
+            (true, Some(_)) => growth::COMPETITORS.contains(&competitor.name),
+            (true, None) => competitor.by_default || self.smoke,
+            (false, _) => self.only.iter().any(|name| name == competitor.name),
         };
-        let competitors = COMPETITORS.iter().filter(chosen).collect();
-        let mut kinds = self.kinds.clone();
+        let competitors: Vec<_> = COMPETITORS.iter().filter(chosen).collect();
+        if self.growth.is_some() && competitors.iter().any(|competitor| !competitor.is_payonce()) {
+            return Err("--growth measures payonce only".into());
+        }
+        let mut kinds = if self.growth.is_some() { vec![Kind::Unique] } else { self.kinds.clone() };
         kinds.sort_unstable();
         kinds.dedup();
         if kinds.contains(&Kind::Again) && !kinds.contains(&Kind::Unique) {
             return Err("`again` repeats what `unique` sent: ask for both".into());
         }
-        let callbacks = ((self.seconds * CALLBACKS_PER_SECOND) as usize).max(2_000);
+        let rounds = self.rounds.max(1);
+        let (connections, callbacks): (&[usize], f64) = match self.growth {
+            // The rounds use the same database.
+            Some(_) => (&[256], GROWTH_PER_SECOND * rounds as f64),
+            None => (&[1, 20, 256], CALLBACKS_PER_SECOND),
+        };
+        let callbacks = ((self.seconds * callbacks) as usize).max(2_000 * rounds);
         let plan = Plan {
             seconds: self.seconds,
-            rounds: self.rounds.max(1),
-            connections: self.connections.clone(),
+            rounds,
+            connections: if self.connections.is_empty() { connections.into() } else { self.connections.clone() },
             kinds,
             competitors,
             orders: self.orders.max(callbacks),

@@ -4,7 +4,7 @@
 //! it afterwards. Not here: what is written while callbacks come in (the gateway, `controls`, `benches/foreign`), and
 //! where databases come from (`servers`).
 
-use std::{collections::HashSet, fs, path::Path};
+use std::{collections::HashSet, fs, ops::Range, path::Path};
 
 use payonce::store::sqlite::SqliteOptions;
 use sqlx::SqliteConnection;
@@ -103,10 +103,7 @@ impl Books {
             Self::Plain => prepare_plain(database, orders).await?,
             _ => return Ok(()),
         }
-        let mut connection = database.open().await?;
-        let tables = tables(&mut connection).await?;
-        servers::settle(&mut connection, &tables).await?;
-        connection.close().await
+        settle(database).await
     }
 
     /// What the settings are that decide about durability, where the competitor does not say so itself.
@@ -248,14 +245,30 @@ async fn gateway_session(database: &Database) -> Outcome<Connection> {
 /// One order through the front door of the real gateway; the others are copies of its rows, whatever columns those
 /// have.
 async fn prepare_payonce(database: &Database, orders: usize, folder: &Path, keys: &Keys) -> Outcome<()> {
+    migrate(database, folder, keys).await?;
+    let running = start_gateway(database, Effects::None, folder, keys)?;
+    register(&running, &order_no(0)).await?;
+    running.stop()?;
+    pend(database, 0, 1..orders).await
+}
+
+/// Makes the gateway's tables.
+pub(crate) async fn migrate(database: &Database, folder: &Path, keys: &Keys) -> Outcome<()> {
     let migrated = competitors::gateway(database, Effects::None, "warn", folder, keys, "migrate")?.output()?;
-    if !migrated.status.success() {
-        return Err(format!("payonce migrate: {}", String::from_utf8_lossy(&migrated.stderr)).into());
+    if migrated.status.success() {
+        return Ok(());
     }
-    let serve = competitors::gateway(database, Effects::None, "warn", folder, keys, "serve")?;
-    let running = Running::start(serve, &folder.join("log"), true)?;
-    let admin = running.admin.ok_or("the gateway has no admin address")?;
-    let number = order_no(0);
+    Err(format!("payonce migrate: {}", String::from_utf8_lossy(&migrated.stderr)).into())
+}
+
+pub(crate) fn start_gateway(database: &Database, effects: Effects, folder: &Path, keys: &Keys) -> Outcome<Running> {
+    let serve = competitors::gateway(database, effects, "warn", folder, keys, "serve")?;
+    Running::start(serve, &folder.join("log"), true)
+}
+
+/// An order that waits to be paid.
+pub(crate) async fn register(gateway: &Running, number: &str) -> Outcome<()> {
+    let admin = gateway.admin.ok_or("the gateway has no admin address")?;
     let order = serde_json::json!({
         "order_no": number,
         "amount": FEN,
@@ -264,18 +277,24 @@ async fn prepare_payonce(database: &Database, orders: usize, folder: &Path, keys
     });
     let client = reqwest::Client::builder().no_proxy().build()?;
     let answer = client.post(format!("http://{admin}/api/orders")).bearer_auth(TOKEN).json(&order).send().await?;
-    if !answer.status().is_success() {
-        return Err(format!("registering an order: {}", answer.text().await?).into());
+    if answer.status().is_success() {
+        return Ok(());
     }
-    running.stop()?;
+    Err(format!("registering an order: {}", answer.text().await?).into())
+}
+
+/// More orders like one that waits to be paid.
+pub(crate) async fn pend(database: &Database, like: usize, numbers: Range<usize>) -> Outcome<()> {
+    let like = order_no(like);
     let mut connection = database.open().await?;
-    for table in ["payonce_order", "payonce_attempt"] {
-        copy_rows(&mut connection, table, orders).await?;
+    for (table, column) in [("payonce_order", "order_no"), ("payonce_attempt", "out_trade_no")] {
+        let model = format!("SELECT * FROM {table} WHERE {column} = '{like}'");
+        copy_rows(&mut connection, table, &model, numbers.clone()).await?;
     }
     connection.close().await
 }
 
-async fn copy_rows(connection: &mut Connection, table: &str, orders: usize) -> Outcome<()> {
+async fn copy_rows(connection: &mut Connection, table: &str, model: &str, numbers: Range<usize>) -> Outcome<()> {
     let engine = connection.engine();
     let columns = columns(connection, table).await?;
     let number = engine.numbered(PREFIX, "n.i", 8);
@@ -284,11 +303,8 @@ async fn copy_rows(connection: &mut Connection, table: &str, orders: usize) -> O
         other => format!("t.{other}"),
     };
     let (names, values) = (columns.join(", "), columns.iter().map(value).collect::<Vec<_>>().join(", "));
-    let series = engine.series(1, orders);
-    let sql = format!(
-        "INSERT INTO {table} ({names})
-         SELECT {values} FROM {series} AS n CROSS JOIN (SELECT * FROM {table} LIMIT 1) AS t"
-    );
+    let series = engine.series(numbers.start, numbers.end);
+    let sql = format!("INSERT INTO {table} ({names}) SELECT {values} FROM {series} AS n CROSS JOIN ({model}) AS t");
     connection.run(&sql).await
 }
 
@@ -303,6 +319,14 @@ pub(crate) async fn columns(connection: &mut Connection, table: &str) -> Outcome
         Engine::Mariadb => format!("SHOW COLUMNS FROM {table}"),
     };
     connection.texts(&query, 0).await
+}
+
+/// After it was filled and before anybody measures.
+pub(crate) async fn settle(database: &Database) -> Outcome<()> {
+    let mut connection = database.open().await?;
+    let tables = tables(&mut connection).await?;
+    servers::settle(&mut connection, &tables).await?;
+    connection.close().await
 }
 
 async fn tables(connection: &mut Connection) -> Outcome<Vec<String>> {

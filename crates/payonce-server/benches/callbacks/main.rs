@@ -15,7 +15,10 @@ mod books;
 mod child;
 mod competitors;
 mod controls;
+mod curve;
 mod engines;
+mod growth;
+mod history;
 mod machine;
 mod measure;
 mod presigned;
@@ -81,22 +84,54 @@ fn run(args: &Args) -> Outcome<()> {
     let mut bench = Bench::new(plan, callbacks, folder.path().to_owned())?;
     bench.describe();
     bench.print_conditions();
-    bench.prepare()?;
-    let samples = bench.run();
+    let done = match &args.growth {
+        Some(sizes) => grow(&mut bench, sizes, args),
+        None => compare(&mut bench, args),
+    };
     if args.keep {
         println!("kept: {}", folder.keep().display());
     }
-    let report = report::Report::of(&bench.conditions, &bench.plan, samples?);
-    drop(bench);
+    done
+}
+
+fn compare(bench: &mut Bench, args: &Args) -> Outcome<()> {
+    bench.prepare()?;
+    let samples = bench.run()?;
+    let report = report::Report::of(&bench.conditions, &bench.plan, samples);
     report.print();
-    let path = if args.smoke { home.join("smoke.json") } else { home.join("report.json") };
-    fs::write(&path, serde_json::to_string_pretty(&report)?)?;
-    println!("\nwritten: {}", path.display());
-    // Cargo starts a benchmark in its package's folder; the files are named from the workspace's.
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let name = if args.smoke { "smoke.json" } else { "report.json" };
+    write(&home().join(name), &serde_json::to_string_pretty(&report)?)?;
     for file in &args.markdown {
-        report.write_into(&workspace.join(file))?;
+        report.write_into(&named(file))?;
         println!("written: {}", file.display());
     }
     report.verdict()
+}
+
+fn grow(bench: &mut Bench, sizes: &[usize], args: &Args) -> Outcome<()> {
+    let growth = growth::run(bench, sizes)?;
+    growth.print();
+    write(&home().join("growth.json"), &serde_json::to_string_pretty(&growth)?)?;
+    for file in &args.markdown {
+        growth.write_into(&named(file))?;
+        println!("written: {}", file.display());
+    }
+    match &args.picture {
+        Some(file) => write(&named(file), &growth.picture()),
+        None => Ok(()),
+    }
+}
+
+/// Cargo starts a benchmark in its package's folder; files are named from the workspace's.
+fn named(file: &Path) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)
+}
+
+fn write(path: &Path, text: &str) -> Outcome<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, text)?;
+    println!("written: {}", path.display());
+    Ok(())
 }

@@ -23,7 +23,7 @@ use crate::{
     competitors::{Competitor, Effects, TOKEN},
     engines::{Connection, Database, Engine},
     machine::{self, Cpu, Probe},
-    presigned::Callbacks,
+    presigned::{self, Callbacks},
     servers::Servers,
 };
 
@@ -93,6 +93,13 @@ impl Bench {
         let (conditions, templates, processes) = (Vec::new(), HashMap::new(), HashMap::new());
         let servers = Servers::find(&crate::target());
         Ok(Self { plan, conditions, callbacks, folder, runtime, servers, client, templates, processes })
+    }
+
+    /// Callbacks that are valid for so many seconds more; they may have grown old meanwhile.
+    pub(crate) fn refresh(&mut self, seconds: f64) -> Outcome<()> {
+        let callbacks = presigned::load_or_sign(&crate::home(), self.plan.callbacks, seconds)?;
+        self.callbacks = callbacks.set_apart(self.plan.warm_up);
+        Ok(())
     }
 
     /// Notes the conditions.
@@ -221,12 +228,16 @@ impl Bench {
         let sent = Sent { before, ..Sent::default() };
         let mut at = Place { running: &running, own, folder, log: &log, sent, used: from };
         let mut samples = Vec::new();
-        if from == 0 {
-            let warm_up = Source::Unique { requests: Arc::clone(&self.callbacks.warm_up), from: 0 };
-            let warmed = load::run(running.callbacks, &warm_up, turn.connections.min(20), Duration::from_secs(30))?;
-            self.judge(turn, &mut at, &warmed, Kind::Unique)?;
-            self.wait_for_effects(turn, &mut at)?;
-        }
+        let warm_up = if from == 0 {
+            Arc::clone(&self.callbacks.warm_up)
+        } else {
+            at.used = (from + self.plan.warm_up).min(self.callbacks.unique.len());
+            Arc::new(self.callbacks.unique[from..at.used].to_vec())
+        };
+        let warm_up = Source::Unique { requests: warm_up, from: 0 };
+        let warmed = load::run(running.callbacks, &warm_up, turn.connections.min(20), Duration::from_secs(30))?;
+        self.judge(turn, &mut at, &warmed, Kind::Unique)?;
+        self.wait_for_effects(turn, &mut at)?;
         for &kind in &self.plan.kinds {
             let sample = self.measure(turn, &mut at, kind)?;
             println!("{}", sample.line());

@@ -68,12 +68,22 @@ impl Callbacks {
         self.warm_up = Arc::new(all);
         self
     }
+
+    /// Takes the callback of order 0 away, which is paid beforehand then.
+    pub(crate) fn take_first(&mut self) -> Vec<u8> {
+        Arc::make_mut(&mut self.warm_up).remove(0)
+    }
 }
 
 /// The number of an order, and its number on the platform: a time in front, as most shops' numbers have, so
 /// that neighbours in time are neighbours in the index.
 pub(crate) fn order_no(index: usize) -> String {
     format!("{PREFIX}{index:08}")
+}
+
+/// The platform's number of the payment.
+pub(crate) fn trade_no(index: usize) -> String {
+    format!("42000020260102{index:014}")
 }
 
 /// What all order numbers begin with.
@@ -98,7 +108,7 @@ fn sign(count: usize) -> Outcome<(Keys, Vec<Vec<u8>>)> {
     let timestamp = now_unix() + AHEAD;
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let make = |index: usize| {
-        let payment = wechat.payment(&order_no(index), &format!("42000020260102{index:014}"), FEN);
+        let payment = wechat.payment(&order_no(index), &trade_no(index), FEN);
         wechat.notify_payment(&payment).send(timestamp, Disorder::default())
     };
     let progress = |done: usize| {

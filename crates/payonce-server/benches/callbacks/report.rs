@@ -86,7 +86,7 @@ impl Aim {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
         0 => 0.0,
@@ -167,17 +167,9 @@ impl Report {
         }
     }
 
-    /// Rewrites what stands between the two markers of a file.
+    /// Rewrites the table of a page.
     pub(crate) fn write_into(&self, file: &Path) -> Outcome<()> {
-        const OPEN: &str = "<!-- callbacks: written by the benchmark -->\n";
-        const CLOSE: &str = "<!-- callbacks: end -->";
-        let text = fs::read_to_string(file)?;
-        let parts = text.split_once(OPEN).and_then(|(before, rest)| Some((before, rest.split_once(CLOSE)?.1)));
-        let (before, after) = parts.ok_or_else(|| {
-            format!("{} has no place for a table: a line `{}` and after it `{CLOSE}`", file.display(), OPEN.trim())
-        })?;
-        fs::write(file, format!("{before}{OPEN}\n{}\n{CLOSE}{after}", self.markdown(Words::of(file))))?;
-        Ok(())
+        write_between(file, "callbacks", &self.markdown(Words::of(file)))
     }
 
     fn markdown(&self, words: &Words) -> String {
@@ -224,6 +216,18 @@ impl Report {
         }
         text
     }
+}
+
+/// Rewrites what stands between the two markers of this name in a file.
+pub(crate) fn write_between(file: &Path, name: &str, table: &str) -> Outcome<()> {
+    let (open, close) = (format!("<!-- {name}: written by the benchmark -->\n"), format!("<!-- {name}: end -->"));
+    let text = fs::read_to_string(file)?;
+    let parts = text.split_once(&open).and_then(|(before, rest)| Some((before, rest.split_once(&close)?.1)));
+    let (before, after) = parts.ok_or_else(|| {
+        format!("{} has no place for a table: a line `{}` and after it `{close}`", file.display(), open.trim())
+    })?;
+    fs::write(file, format!("{before}{open}\n{}\n\n{close}{after}", table.trim_end()))?;
+    Ok(())
 }
 
 impl Cell {
@@ -289,7 +293,7 @@ impl Row {
     }
 }
 
-fn thousands(value: f64) -> String {
+pub(crate) fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
