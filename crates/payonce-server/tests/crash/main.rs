@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test that cannot go on has failed, and tells its seed")]
 #![cfg(unix)]
 
+#[path = "../databases/mod.rs"]
+mod databases;
 mod support;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -17,16 +19,22 @@ use payonce_sim::{
 };
 use rand::Rng;
 
+use databases::{Kind, on_each_database};
 use support::{Books, Site, Storm, rounds, seeded};
+
+on_each_database!(
+    killed_in_the_middle_of_a_hundred_callbacks_twenty_at_once,
+    what_was_acknowledged_is_in_the_books,
+    stopped_and_started_again_during_traffic,
+);
 
 /// Issue 2, what it must show, 3; F063, F064, F065: a hundred copies of two callbacks, twenty at once, and the process
 /// killed three times meanwhile. The platforms repeat, leases run out, and everything has happened once.
-#[tokio::test(flavor = "multi_thread")]
-async fn killed_in_the_middle_of_a_hundred_callbacks_twenty_at_once() {
+async fn killed_in_the_middle_of_a_hundred_callbacks_twenty_at_once(on: Kind) {
     const KILLS: usize = 3;
     for round in 0..rounds(2) {
         let (seed, mut rng) = seeded(round);
-        let mut site = Site::new().await;
+        let mut site = Site::new(on).await;
         let orders = [(Platform::Wechat, "CRASH-WX"), (Platform::Alipay, "CRASH-ALI")];
         site.start().await;
         for (_, order_no) in orders {
@@ -68,10 +76,9 @@ async fn killed_in_the_middle_of_a_hundred_callbacks_twenty_at_once() {
 
 /// F056: the process dies the moment an answer is out, and no platform repeats anything. What was acknowledged is in
 /// the books, and what it owes is delivered after the restart.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_is_in_the_books() {
+async fn what_was_acknowledged_is_in_the_books(on: Kind) {
     const ORDERS: usize = 60;
-    let mut site = Site::new().await;
+    let mut site = Site::new(on).await;
     let (mut all, mut acknowledged, mut unanswered) = (Vec::new(), BTreeSet::new(), 0);
     for round in 0..rounds(5) {
         let (seed, mut rng) = seeded(round);
@@ -123,12 +130,11 @@ async fn what_was_acknowledged_is_in_the_books() {
 }
 
 /// F140: deployments during traffic. Each process ends by itself and well, leaves nothing claimed, and nothing is lost.
-#[tokio::test(flavor = "multi_thread")]
-async fn stopped_and_started_again_during_traffic() {
+async fn stopped_and_started_again_during_traffic(on: Kind) {
     const ORDERS: usize = 30;
     for round in 0..rounds(1) {
         let (seed, mut rng) = seeded(round);
-        let mut site = Site::new().await;
+        let mut site = Site::new(on).await;
         site.start().await;
         let platform = |index: usize| [Platform::Wechat, Platform::Alipay][index % 2];
         let orders: Vec<(Platform, String)> =

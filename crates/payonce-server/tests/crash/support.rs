@@ -12,15 +12,16 @@ use std::{
 
 use payonce_sim::{
     Alipay, Notification, Platform, Wechat,
-    auditor::{self, EffectRow, EffectState, Fact, FlowRow, Kind, OrderRow},
+    auditor::{self, EffectRow, EffectState, Fact, FlowRow, OrderRow},
     courier::{Campaign, Courier, Plan},
     receiver::Receiver,
     text::digits_of,
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::json;
-use sqlx::{Connection, Row, SqliteConnection, sqlite::SqliteConnectOptions};
 use tokio::{net::TcpStream, sync::Semaphore, task::JoinHandle};
+
+use crate::databases::{Connection, Database, Kind};
 
 const TOKEN: &str = "admin-token-of-the-crash-tests";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8G";
@@ -45,9 +46,10 @@ pub(crate) fn seeded(round: u64) -> (u64, StdRng) {
 /// Everything around a gateway process.
 pub(crate) struct Site {
     dir: tempfile::TempDir,
+    pub(crate) database: Database,
     public: u16,
     admin: u16,
-    receiver: Receiver,
+    pub(crate) receiver: Arc<Receiver>,
     client: reqwest::Client,
     child: Mutex<Option<Child>>,
 }
@@ -70,17 +72,34 @@ fn free_port() -> u16 {
 }
 
 impl Site {
-    /// With tables and a stock, not started.
-    pub(crate) async fn new() -> Self {
+    /// With a database of this kind, tables and a stock; not started.
+    pub(crate) async fn new(kind: Kind) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let receiver = Receiver::start(Some(SECRET)).await.unwrap();
+        let database = Database::fresh(kind, dir.path()).await;
+        let site = Self::bare(dir, database, Arc::new(Receiver::start(Some(SECRET)).await.unwrap()), "");
+        let migrated = site.command("migrate").status().unwrap();
+        assert!(migrated.success(), "{}", site.log());
+        site.books().await.run("CREATE TABLE stock (sku VARCHAR(64) PRIMARY KEY, n INTEGER NOT NULL)").await;
+        site
+    }
+
+    /// On a database that is not touched yet, with further sections in its configuration.
+    pub(crate) async fn on(database: Database, sections: &str) -> Self {
+        let receiver = Arc::new(Receiver::start(Some(SECRET)).await.unwrap());
+        Self::bare(tempfile::tempdir().unwrap(), database, receiver, sections)
+    }
+
+    /// A further gateway on the same database, with the same shop behind it.
+    pub(crate) fn beside(&self) -> Self {
+        Self::bare(tempfile::tempdir().unwrap(), self.database.clone(), Arc::clone(&self.receiver), "")
+    }
+
+    fn bare(dir: tempfile::TempDir, database: Database, receiver: Arc<Receiver>, sections: &str) -> Self {
         let (public, admin) = (free_port(), free_port());
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let site = Self { dir, public, admin, receiver, client, child: Mutex::new(None) };
-        fs::write(site.dir.path().join("payonce.toml"), site.config()).unwrap();
-        let migrated = site.command("migrate").status().unwrap();
-        assert!(migrated.success());
-        site.books().await.run("CREATE TABLE stock (sku TEXT PRIMARY KEY, n INTEGER NOT NULL)").await;
+        let site = Self { dir, database, public, admin, receiver, client, child: Mutex::new(None) };
+        fs::write(site.dir.path().join("database-url"), &site.database.url).unwrap();
+        fs::write(site.dir.path().join("payonce.toml"), site.config() + sections).unwrap();
         site
     }
 
@@ -91,6 +110,9 @@ impl Site {
 public = "127.0.0.1:{}"
 admin = "127.0.0.1:{}"
 admin_token = "{TOKEN}"
+
+[database]
+url_file = "database-url"
 
 [accounts.wechat]
 channel = "wechat"
@@ -141,7 +163,7 @@ secret = "{SECRET}"
         )
     }
 
-    fn command(&self, word: &str) -> Command {
+    pub(crate) fn command(&self, word: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_payonce"));
         let log = File::options().create(true).append(true).open(self.dir.path().join("log")).unwrap();
         command.current_dir(self.dir.path()).arg(word).env_remove("PAYONCE_CONFIG").env_remove("RUST_LOG");
@@ -149,7 +171,7 @@ secret = "{SECRET}"
         command
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap()
     }
 
@@ -200,11 +222,19 @@ secret = "{SECRET}"
     }
 
     pub(crate) async fn register(&self, order_no: &str) {
-        let mut books = self.books().await;
-        books.run(&format!("INSERT INTO stock VALUES ('{order_no}', {PIECES})")).await;
+        self.stock(order_no).await;
+        assert_eq!(self.try_register(order_no).await, 201, "{}", self.log());
+    }
+
+    pub(crate) async fn stock(&self, order_no: &str) {
+        self.books().await.run(&format!("INSERT INTO stock VALUES ('{order_no}', {PIECES})")).await;
+    }
+
+    /// The answer's status.
+    pub(crate) async fn try_register(&self, order_no: &str) -> u16 {
         let request = self.client.post(format!("http://127.0.0.1:{}/api/orders", self.admin)).bearer_auth(TOKEN);
         let answer = request.json(&json!({"order_no": order_no, "amount": 100})).send().await.unwrap();
-        assert_eq!(answer.status(), 201, "{}", self.log());
+        answer.status().as_u16()
     }
 
     pub(crate) fn paid(&self, platform: Platform, order_no: &str) -> Arc<dyn Notification> {
@@ -227,8 +257,7 @@ secret = "{SECRET}"
     }
 
     pub(crate) async fn books(&self) -> Books {
-        let options = SqliteConnectOptions::new().filename(self.dir.path().join("payonce.db")).busy_timeout(PATIENCE);
-        Books(SqliteConnection::connect_with(&options).await.unwrap())
+        Books(self.database.connect().await)
     }
 
     /// What the auditor finds, who knows what happened and what of it was acknowledged.
@@ -242,7 +271,7 @@ secret = "{SECRET}"
             let order_no = order_no.as_ref();
             Fact {
                 key: format!("{channel}:{order_no}:PAY"),
-                kind: Kind::Payment,
+                kind: auditor::Kind::Payment,
                 order_no: order_no.to_owned(),
                 amount: 100,
                 acknowledged: acknowledged.iter().any(|(_, told)| told.as_ref() == order_no),
@@ -272,7 +301,7 @@ pub(crate) struct Order {
 }
 
 /// A connection beside the gateway's.
-pub(crate) struct Books(SqliteConnection);
+pub(crate) struct Books(pub(crate) Connection);
 
 impl Books {
     /// One key, one flow row, PAID, three effects of which each is done, one piece of stock.
@@ -280,14 +309,12 @@ impl Books {
         Order { keys: 1, flow: 1, status: "PAID".to_owned(), effects_done: 3, effects: 3, stock_taken: 1 }
     }
 
-    async fn run(&mut self, sql: &str) -> u64 {
-        let sql = sqlx::AssertSqlSafe(sql.to_owned());
-        sqlx::query(sql).execute(&mut self.0).await.unwrap().rows_affected()
+    pub(crate) async fn run(&mut self, sql: &str) {
+        self.0.run(sql).await;
     }
 
-    async fn count(&mut self, sql: &str) -> i64 {
-        let sql = sqlx::AssertSqlSafe(sql.to_owned());
-        sqlx::query_scalar(sql).fetch_one(&mut self.0).await.unwrap()
+    pub(crate) async fn count(&mut self, sql: &str) -> i64 {
+        self.0.count(sql).await
     }
 
     /// Keys, flow rows and effects.
@@ -304,7 +331,7 @@ impl Books {
         Order {
             keys,
             flow,
-            status: sqlx::query_scalar(sqlx::AssertSqlSafe(status)).fetch_one(&mut self.0).await.unwrap(),
+            status: self.0.text(&status).await.unwrap(),
             effects_done: self.count(&done).await,
             effects,
             stock_taken: PIECES - self.count(&left).await,
@@ -317,38 +344,48 @@ impl Books {
 
     /// A lease lasts a minute. Instead of waiting for it while the gateway is down, it is moved into the past.
     pub(crate) async fn a_minute_passes(&mut self) -> u64 {
-        self.run("UPDATE payonce_effect SET lease_until = lease_until - 60000000 WHERE state = 'leased'").await
+        self.0.affected("UPDATE payonce_effect SET lease_until = lease_until - 60000000 WHERE state = 'leased'").await
     }
 
     async fn whole(&mut self) -> auditor::Books {
-        let orders = "SELECT order_no, amount, paid, refunded, unapplied, paid_at IS NOT NULL FROM payonce_order";
+        let orders = "SELECT order_no, amount, paid, refunded, unapplied, paid_at FROM payonce_order";
         let flow = "SELECT idem_key, order_no, amount FROM payonce_order_flow";
-        let effects = "SELECT effect_key, order_no, name, state = 'done', sink = 'shop' FROM payonce_effect";
+        let effects = "SELECT effect_key, order_no, name, state, sink FROM payonce_effect";
         let mut books = auditor::Books {
             owed_when_paid: ["stock", "ship", "points"].map(str::to_owned).into(),
             delivered_all: true,
             ..auditor::Books::default()
         };
-        for row in sqlx::query(orders).fetch_all(&mut self.0).await.unwrap() {
+        let number = |cell: &Option<String>| cell.as_ref().unwrap().parse::<i64>().unwrap();
+        let text = |cell: &Option<String>| cell.clone().unwrap();
+        for row in self.texts(orders).await {
             books.orders.push(OrderRow {
-                order_no: row.get(0),
-                amount: row.get(1),
-                paid: row.get(2),
-                refunded: row.get(3),
-                unapplied: row.get(4),
-                was_paid: row.get(5),
+                order_no: text(&row[0]),
+                amount: number(&row[1]),
+                paid: number(&row[2]),
+                refunded: number(&row[3]),
+                unapplied: number(&row[4]),
+                was_paid: row[5].is_some(),
             });
         }
-        for row in sqlx::query(flow).fetch_all(&mut self.0).await.unwrap() {
-            let (key, order_no, amount) = (row.get(0), row.get(1), row.get(2));
-            books.flow.push(FlowRow { key, kind: Kind::Payment, order_no, amount });
+        for row in self.texts(flow).await {
+            let (key, order_no, amount) = (text(&row[0]), text(&row[1]), number(&row[2]));
+            books.flow.push(FlowRow { key, kind: auditor::Kind::Payment, order_no, amount });
         }
-        for row in sqlx::query(effects).fetch_all(&mut self.0).await.unwrap() {
-            let state = if row.get(3) { EffectState::Done } else { EffectState::Open };
-            let (key, order_no, name, to_receiver) = (row.get(0), row.get(1), row.get(2), row.get(4));
+        for row in self.texts(effects).await {
+            let state = if text(&row[3]) == "done" { EffectState::Done } else { EffectState::Open };
+            let (key, order_no, name, to_receiver) =
+                (text(&row[0]), text(&row[1]), text(&row[2]), text(&row[4]) == "shop");
             books.effects.push(EffectRow { key, order_no, name, state, to_receiver });
         }
         books
+    }
+
+    /// Rows of a plain SELECT, each column as a text.
+    async fn texts(&mut self, sql: &str) -> Vec<Vec<Option<String>>> {
+        let (columns, table) = sql.strip_prefix("SELECT ").unwrap().split_once(" FROM ").unwrap();
+        let columns: Vec<String> = columns.split(", ").map(|column| self.0.as_text(column)).collect();
+        self.0.rows(&format!("SELECT {} FROM {table}", columns.join(", "))).await
     }
 }
 
