@@ -9,6 +9,8 @@
 
 #[path = "../databases/mod.rs"]
 mod databases;
+mod servers;
+mod several;
 mod support;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};

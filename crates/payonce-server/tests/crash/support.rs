@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use payonce::time::Micros;
 use payonce_sim::{
     Alipay, Notification, Platform, Wechat,
     auditor::{self, EffectRow, EffectState, Fact, FlowRow, OrderRow},
@@ -17,11 +18,11 @@ use payonce_sim::{
     receiver::Receiver,
     text::digits_of,
 };
-use rand::{Rng, SeedableRng, rngs::StdRng};
+use rand::{SeedableRng, rngs::StdRng};
 use serde_json::json;
 use tokio::{net::TcpStream, sync::Semaphore, task::JoinHandle};
 
-use crate::databases::{Connection, Database, Kind};
+use crate::databases::{Connection, Database, Kind, free_port};
 
 const TOKEN: &str = "admin-token-of-the-crash-tests";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8G";
@@ -52,6 +53,8 @@ pub(crate) struct Site {
     pub(crate) receiver: Arc<Receiver>,
     client: reqwest::Client,
     child: Mutex<Option<Child>>,
+    /// Environment variables of the process.
+    pub(crate) variables: Vec<(&'static str, &'static str)>,
 }
 
 impl Drop for Site {
@@ -64,11 +67,8 @@ impl Drop for Site {
     }
 }
 
-/// A port that nobody listens on. Below the range from which outgoing connections take theirs: with a port of that
-/// range, a courier that calls a gateway that is down can end up connected to itself, and then the gateway cannot start.
-fn free_port() -> u16 {
-    let mut tries = (0..1000).map(|_| rand::rng().random_range(20_000..32_000));
-    tries.find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+async fn shop() -> Arc<Receiver> {
+    Arc::new(Receiver::start(Some(SECRET)).await.unwrap())
 }
 
 impl Site {
@@ -76,17 +76,20 @@ impl Site {
     pub(crate) async fn new(kind: Kind) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let database = Database::fresh(kind, dir.path()).await;
-        let site = Self::bare(dir, database, Arc::new(Receiver::start(Some(SECRET)).await.unwrap()), "");
-        let migrated = site.command("migrate").status().unwrap();
-        assert!(migrated.success(), "{}", site.log());
-        site.books().await.run("CREATE TABLE stock (sku VARCHAR(64) PRIMARY KEY, n INTEGER NOT NULL)").await;
-        site
+        Self::bare(dir, database, shop().await, "").equipped().await
     }
 
     /// On a database that is not touched yet, with further sections in its configuration.
     pub(crate) async fn on(database: Database, sections: &str) -> Self {
-        let receiver = Arc::new(Receiver::start(Some(SECRET)).await.unwrap());
-        Self::bare(tempfile::tempdir().unwrap(), database, receiver, sections)
+        Self::bare(tempfile::tempdir().unwrap(), database, shop().await, sections)
+    }
+
+    /// Makes the tables and a stock.
+    pub(crate) async fn equipped(self) -> Self {
+        let migrated = self.command("migrate").status().unwrap();
+        assert!(migrated.success(), "{}", self.log());
+        self.books().await.run("CREATE TABLE stock (sku VARCHAR(64) PRIMARY KEY, n INTEGER NOT NULL)").await;
+        self
     }
 
     /// A further gateway on the same database, with the same shop behind it.
@@ -97,10 +100,19 @@ impl Site {
     fn bare(dir: tempfile::TempDir, database: Database, receiver: Arc<Receiver>, sections: &str) -> Self {
         let (public, admin) = (free_port(), free_port());
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let site = Self { dir, database, public, admin, receiver, client, child: Mutex::new(None) };
+        let (child, variables) = (Mutex::new(None), Vec::new());
+        let site = Self { dir, database, public, admin, receiver, client, child, variables };
         fs::write(site.dir.path().join("database-url"), &site.database.url).unwrap();
         fs::write(site.dir.path().join("payonce.toml"), site.config() + sections).unwrap();
         site
+    }
+
+    /// The process's own account of itself.
+    pub(crate) async fn metric(&self, name: &str) -> f64 {
+        let request = self.client.get(format!("http://127.0.0.1:{}/metrics", self.admin)).bearer_auth(TOKEN);
+        let page = request.send().await.unwrap().text().await.unwrap();
+        let line = page.lines().find(|line| line.starts_with(name));
+        line.map_or(0.0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
     }
 
     fn config(&self) -> String {
@@ -167,7 +179,7 @@ secret = "{SECRET}"
         let mut command = Command::new(env!("CARGO_BIN_EXE_payonce"));
         let log = File::options().create(true).append(true).open(self.dir.path().join("log")).unwrap();
         command.current_dir(self.dir.path()).arg(word).env_remove("PAYONCE_CONFIG").env_remove("RUST_LOG");
-        command.stdout(Stdio::null()).stderr(log);
+        command.envs(self.variables.iter().copied()).stdout(Stdio::null()).stderr(log);
         command
     }
 
@@ -245,12 +257,14 @@ secret = "{SECRET}"
         }
     }
 
-    /// Waits until nothing is owed any more, and a little longer.
+    /// Waits until nothing is owed any more, and a little longer. A delivery takes milliseconds here, so a lease that is
+    /// some seconds old has no holder any more, and need not be waited for.
     pub(crate) async fn settle(&self) {
         let until = Instant::now() + PATIENCE;
         let mut books = self.books().await;
         while books.count("SELECT count(*) FROM payonce_effect WHERE state <> 'done'").await > 0 {
             assert!(Instant::now() < until, "effects are still owed\n{}", self.log());
+            books.forsaken_leases_end().await;
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -347,6 +361,12 @@ impl Books {
         self.0.affected("UPDATE payonce_effect SET lease_until = lease_until - 60000000 WHERE state = 'leased'").await
     }
 
+    async fn forsaken_leases_end(&mut self) {
+        let young = Micros::now().0 + 55_000_000;
+        let sql = "UPDATE payonce_effect SET lease_until = lease_until - 60000000 WHERE state = 'leased'";
+        self.run(&format!("{sql} AND lease_until < {young}")).await;
+    }
+
     async fn whole(&mut self) -> auditor::Books {
         let orders = "SELECT order_no, amount, paid, refunded, unapplied, paid_at FROM payonce_order";
         let flow = "SELECT idem_key, order_no, amount FROM payonce_order_flow";
@@ -421,6 +441,17 @@ impl Storm {
         times: usize,
         at_once: usize,
     ) -> JoinHandle<Vec<Campaign>> {
+        self.begin_at([url].into(), event, times, at_once)
+    }
+
+    /// The same to several gateways in turn.
+    pub(crate) fn begin_at(
+        &self,
+        urls: Arc<[String]>,
+        event: Arc<dyn Notification>,
+        times: usize,
+        at_once: usize,
+    ) -> JoinHandle<Vec<Campaign>> {
         // First gaps of 50 ms at WeChat Pay (15 s) and 100 ms at Alipay (4 min).
         let speed = if event.platform() == Platform::Wechat { 300 } else { 2400 };
         let (seed, acknowledged) = (self.seed, Arc::clone(&self.acknowledged));
@@ -429,12 +460,12 @@ impl Storm {
             let mut campaigns = tokio::task::JoinSet::new();
             for copy in 0..times {
                 let plan = Plan { seed: seed.wrapping_add(copy as u64), ..Plan::default() };
-                let (room, url, event) = (Arc::clone(&room), [url.clone()], Arc::clone(&event));
+                let (room, urls, event) = (Arc::clone(&room), Arc::clone(&urls), Arc::clone(&event));
                 let acknowledged = Arc::clone(&acknowledged);
                 campaigns.spawn(async move {
                     let _room = room.acquire_owned().await.unwrap();
                     let gaps = event.platform().gaps();
-                    let campaign = Courier.until_acknowledged(&url, &*event, gaps, speed, plan, |_| {}).await;
+                    let campaign = Courier.until_acknowledged(&urls, &*event, gaps, speed, plan, |_| {}).await;
                     acknowledged.fetch_add(usize::from(campaign.acknowledged), Ordering::SeqCst);
                     campaign
                 });

@@ -18,10 +18,13 @@ use payonce_server::{
     config::Secret,
     database::{Place, engine_of},
 };
+use rand::Rng;
 use sqlx::{
     AssertSqlSafe, Connection as _, MySqlConnection, PgConnection, Row, SqliteConnection, sqlite::SqliteConnectOptions,
 };
 use tokio::sync::Mutex;
+
+pub(crate) mod own;
 
 /// An engine, and which version of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +68,13 @@ macro_rules! on_each_database {
     };
 }
 pub(crate) use on_each_database;
+
+/// A port that nobody listens on. Below the range from which outgoing connections take theirs: with a port of that
+/// range, a client that calls a server that is down can end up connected to itself, and then the server cannot start.
+pub(crate) fn free_port() -> u16 {
+    let mut tries = (0..1000).map(|_| rand::rng().random_range(20_000..32_000));
+    tries.find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+}
 
 /// The value of a variable of `target/services/env`.
 pub(crate) fn variable(name: &str) -> String {
