@@ -98,7 +98,7 @@ pub struct Place {
 #[derive(Clone, Debug)]
 enum At {
     File(PathBuf),
-    /// The URL, and the same without password and parameters.
+    /// The URL, and the same without user, password and parameters.
     Server(Secret, String),
 }
 

@@ -273,3 +273,18 @@ impl Stop {
         let _ = tokio::signal::ctrl_c().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same judgement for every engine: SQLite's settings are our own, so there it can be seen nowhere else.
+    #[test]
+    fn doubtful_settings_are_refused_unless_accepted() {
+        let doubts = ["SQLite: synchronous = 1".to_owned(), "another".to_owned()];
+        assert!(judge(&[], false).is_ok() && judge(&[], true).is_ok() && judge(&doubts, true).is_ok());
+        let Err(Failure::One { what, todo }) = judge(&doubts, false) else { panic!("it was accepted") };
+        assert!(what.contains("synchronous = 1; another"), "{what}");
+        assert!(todo.contains("accept_unsafe_settings = true"), "{todo}");
+    }
+}

@@ -83,7 +83,8 @@ fn file(rest: &str) -> Result<PathBuf, Wrong> {
     Ok(PathBuf::from(rest))
 }
 
-/// A server's URL as it may be seen: without password and parameters.
+/// A server's URL as it may be seen: without parameters and password, nor the user, who may be a password that lost
+/// its colon.
 fn shown(engine: &Engine, url: &str) -> Result<String, Wrong> {
     let form = format!("write {}://USER:PASSWORD@HOST:PORT/DATABASE", engine.schemes[0]);
     // An `@` behind the host is the end of a password that holds a `/`.
@@ -110,7 +111,8 @@ fn shown(engine: &Engine, url: &str) -> Result<String, Wrong> {
         return Err(wrong("names no database", form));
     }
     parsed.set_query(None);
-    // A URL without host can have no password either.
+    // A URL without host can have neither.
     let _ = parsed.set_password(None);
+    let _ = parsed.set_username("");
     Ok(parsed.to_string())
 }

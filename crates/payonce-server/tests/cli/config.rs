@@ -198,10 +198,10 @@ fn a_database_on_a_server_is_named_in_three_ways() {
     let url = "mariadb://pay:file%40hunter2@[::1]/books?ssl-mode=VERIFY_IDENTITY";
     let variable = ("PAYONCE__DATABASE__URL", "mysql://pay:variable-hunter2@db/books");
     let cases = [
-        (HERE, None, "PostgreSQL", "postgresql://pay@db:5433/books"),
-        ("url_file = \"secrets/database-url\"", None, "MySQL", "mariadb://pay@[::1]/books"),
-        (HERE, Some(variable), "MySQL", "mysql://pay@db/books"),
-        ("url_file = \"secrets/database-url\"", Some(variable), "MySQL", "mysql://pay@db/books"),
+        (HERE, None, "PostgreSQL", "postgresql://db:5433/books"),
+        ("url_file = \"secrets/database-url\"", None, "MySQL", "mariadb://[::1]/books"),
+        (HERE, Some(variable), "MySQL", "mysql://db/books"),
+        ("url_file = \"secrets/database-url\"", Some(variable), "MySQL", "mysql://db/books"),
     ];
     for (line, variable, engine, shown) in cases {
         let folder = Folder::with("");

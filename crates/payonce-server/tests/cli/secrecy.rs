@@ -21,7 +21,7 @@ admin_token = "{ADMIN_TOKEN}" # before: {PASSWORD}
 public = "127.0.0.1:0"
 
 [database]
-url = "sqlite:payonce.db"
+url = "postgres://payonce:{PASSWORD}@db.internal:5432/books?sslmode=verify-full"
 
 [accounts.wx]
 channel = "wechat"

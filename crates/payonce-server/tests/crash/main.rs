@@ -1,4 +1,5 @@
-//! The gateway as a process that is killed in the middle of its work, and started again.
+//! The gateway as a process: killed in the middle of its work and started again, alone or beside another, on databases
+//! that are killed, badly configured, or the shop's own.
 //!
 //! The real binary with a configuration file, real HTTP, and platforms that repeat what was not acknowledged. `kill -9`
 //! takes the process and leaves the kernel's cache, so this is about crashes of the program, not of the machine.
@@ -9,6 +10,8 @@
 
 #[path = "../databases/mod.rs"]
 mod databases;
+mod doubts;
+mod own_table;
 mod servers;
 mod several;
 mod support;

@@ -239,7 +239,11 @@ secret = "{SECRET}"
     }
 
     pub(crate) async fn stock(&self, order_no: &str) {
-        self.books().await.run(&format!("INSERT INTO stock VALUES ('{order_no}', {PIECES})")).await;
+        self.stock_by(&mut self.database.connect().await, order_no).await;
+    }
+
+    pub(crate) async fn stock_by(&self, connection: &mut Connection, order_no: &str) {
+        connection.run(&format!("INSERT INTO stock VALUES ('{order_no}', {PIECES})")).await;
     }
 
     /// The answer's status.
