@@ -80,10 +80,11 @@ const POSTGRES: [&str; 10] = ["40001", "40P01", "55P03", "57014", "25P03", "5330
 /// MySQL's and MariaDB's (mariadb.com/kb/en/mariadb-error-codes): deadlock, lock wait time-out (which rolls
 /// back the statement only, so ROLLBACK is always sent), record changed since last read, auto-increment
 /// refused, too many connections, going down, read-only, statement time-out of either, connection killed; and
-/// OceanBase's time-out, transaction killed, lock conflict and serialisation failure.
+/// OceanBase's time-out, transaction killed, lock conflict and serialisation failure. And two that say that a table
+/// was touched or pushed out of the server's cache under a prepared statement or a snapshot.
 #[cfg(feature = "mysql")]
-const MYSQL: [u16; 16] =
-    [1213, 1205, 1020, 1467, 1040, 1053, 1290, 1792, 1836, 1969, 3024, 1927, 4012, 6002, 6005, 6235];
+const MYSQL: [u16; 18] =
+    [1213, 1205, 1020, 1467, 1040, 1053, 1290, 1792, 1836, 1969, 3024, 1927, 4012, 6002, 6005, 6235, 1615, 1412];
 
 fn is_transient(error: &dyn sqlx::error::DatabaseError) -> bool {
     #[cfg(feature = "mysql")]

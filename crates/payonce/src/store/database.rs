@@ -546,39 +546,39 @@ impl<E: Engine> Store for Database<E> {
     }
 
     fn order<'a>(&'a self, shop: &'a Shop, order_no: &'a OrderNo) -> BoxFuture<'a, Result<Option<OrderView>, Error>> {
-        apart::<E, _>(async move {
+        apart::<E, _>(again(async move || {
             let mut reader = self.reader().await?;
             let view = reader.connection.order(shop, order_no).await?;
             reader.put_back();
             Ok(view)
-        })
+        }))
     }
 
     fn effects<'a>(&'a self, filter: &'a EffectFilter) -> BoxFuture<'a, Result<Vec<Effect>, Error>> {
-        apart::<E, _>(async move {
+        apart::<E, _>(again(async move || {
             let mut reader = self.reader().await?;
             let effects = reader.connection.effects(filter).await?;
             reader.put_back();
             Ok(effects)
-        })
+        }))
     }
 
     fn effect<'a>(&'a self, key: &'a EffectKey) -> BoxFuture<'a, Result<Option<Effect>, Error>> {
-        apart::<E, _>(async move {
+        apart::<E, _>(again(async move || {
             let mut reader = self.reader().await?;
             let effect = reader.connection.effect(key).await?;
             reader.put_back();
             Ok(effect)
-        })
+        }))
     }
 
     fn counts(&self) -> BoxFuture<'_, Result<Counts, Error>> {
-        apart::<E, _>(async move {
+        apart::<E, _>(again(async move || {
             let mut reader = self.reader().await?;
             let counts = reader.connection.counts().await?;
             reader.put_back();
             Ok(counts)
-        })
+        }))
     }
 
     fn owed(&self) -> &Notify {
