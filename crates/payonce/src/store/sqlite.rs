@@ -550,6 +550,7 @@ impl Engine for SqliteConnection {
 
     async fn migrate(&mut self) -> Result<Vec<i64>, Error> {
         const TABLE: &str = "payonce_migrations";
+        const LOOKS: u32 = 20;
         let failed = |error: sqlx::migrate::MigrateError| Error::permanent(format!("migrate: {error}"));
         let migrations = MIGRATIONS.iter().map(|&(version, name, sql)| {
             Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
@@ -558,7 +559,16 @@ impl Engine for SqliteConnection {
         migrator.dangerous_set_table_name(TABLE);
         self.ensure_migrations_table(TABLE).await.map_err(failed)?;
         let before = self.list_applied_migrations(TABLE).await.map_err(failed)?;
-        migrator.run_direct(None, self, false).await.map_err(failed)?;
+        // Two processes that start at once both find the tables missing, and the second is refused by the first's:
+        // when it looks again, it sees what was done.
+        let mut looks = 0;
+        while let Err(error) = migrator.run_direct(None, self, false).await {
+            looks += 1;
+            if looks == LOOKS {
+                return Err(failed(error));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         let known: Vec<i64> = before.iter().map(|applied| applied.version).collect();
         Ok(MIGRATIONS.iter().map(|&(version, ..)| version).filter(|version| !known.contains(version)).collect())
     }
