@@ -19,7 +19,8 @@ Examples:
   cargo xtask bench --smoke                               whether it works; measures nothing
   cargo xtask bench --markdown docs/en/performance.md --markdown docs/zh/performance.md
   cargo xtask bench --growth                              how the rate changes while the tables grow
-  cargo xtask bench --growth 0,100000,1000000,10000000 --picture docs/assets/growth.svg
+  cargo xtask bench --growth --picture docs/assets/growth.svg --markdown docs/en/performance.md
+  cargo xtask bench --growth 0,1000000,10000000 --only payonce-pg
 
 `cargo xtask bench` installs what the chosen competitors need (npm and PyPI, into target/bench) and starts the servers
 (PostgreSQL 18, MariaDB). Each turn has a process and a database of its own, which are dropped afterwards. After each

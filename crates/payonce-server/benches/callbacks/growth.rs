@@ -166,9 +166,12 @@ impl Growth {
         println!();
     }
 
-    /// Rewrites the table of a page.
-    pub(crate) fn write_into(&self, file: &Path) -> Outcome<()> {
-        write_between(file, "growth", &self.markdown(Words::of(file)))
+    /// Rewrites the table of a page in `docs/<language>`, with the picture above it.
+    pub(crate) fn write_into(&self, file: &Path, picture: Option<&Path>) -> Outcome<()> {
+        let words = Words::of(file);
+        let within = picture.and_then(|picture| picture.strip_prefix("docs").ok());
+        let shown = within.map(|path| format!("![{}](../{})\n\n", words.curve, path.display()));
+        write_between(file, "growth", &(shown.unwrap_or_default() + &self.markdown(words)))
     }
 
     fn markdown(&self, words: &Words) -> String {

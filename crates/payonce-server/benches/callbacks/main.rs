@@ -112,14 +112,15 @@ fn grow(bench: &mut Bench, sizes: &[usize], args: &Args) -> Outcome<()> {
     let growth = growth::run(bench, sizes)?;
     growth.print();
     write(&home().join("growth.json"), &serde_json::to_string_pretty(&growth)?)?;
+    // The picture first: the pages show it.
+    if let Some(file) = &args.picture {
+        write(&named(file), &growth.picture())?;
+    }
     for file in &args.markdown {
-        growth.write_into(&named(file))?;
+        growth.write_into(&named(file), args.picture.as_deref())?;
         println!("written: {}", file.display());
     }
-    match &args.picture {
-        Some(file) => write(&named(file), &growth.picture()),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Cargo starts a benchmark in its package's folder; files are named from the workspace's.

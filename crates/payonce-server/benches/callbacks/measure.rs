@@ -109,7 +109,7 @@ impl Bench {
             note(name, text);
         }
         let profile = if cfg!(debug_assertions) { "debug build, so no measurement" } else { "release build" };
-        note("payonce", format!("{}, {profile}", env!("CARGO_PKG_VERSION")));
+        note("version", format!("payonce {}, {profile}", env!("CARGO_PKG_VERSION")));
         note("orders", format!("{} registered beforehand, in each database", self.plan.orders));
         note("request", format!("{} bytes with headers, signed beforehand", self.callbacks.bytes));
         note("load", "one thread on the same cores, keep-alive, one request under way per connection".to_owned());

@@ -25,6 +25,7 @@ pub(crate) struct Words {
     pub(crate) conditions: &'static str,
     pub(crate) growth: &'static str,
     pub(crate) facts: &'static str,
+    pub(crate) curve: &'static str,
     pub(crate) is_chinese: bool,
 }
 
@@ -40,7 +41,7 @@ pub(crate) const ENGLISH: Words = Words {
     effects: "effects",
     executed: "executed, {}/s",
     stored: "stored",
-    shipped_twice: "**{} shipped twice**",
+    shipped_twice: "wrong: {} shipped twice",
     cpu: "CPU per callback at {}, µs: program + database server",
     reached: "reached",
     missed: "missed",
@@ -50,6 +51,7 @@ pub(crate) const ENGLISH: Words = Words {
     conditions: "Conditions:",
     growth: "Unique callbacks per second at {} connections (share of the first row) · p99 in ms · size of the database in MiB.",
     facts: "paid orders and facts in the tables",
+    curve: "Callbacks per second by the number of facts in the tables, a line for each database",
     is_chinese: false,
 };
 
@@ -65,7 +67,7 @@ const CHINESE: Words = Words {
     effects: "副作用",
     executed: "已执行，{}/秒",
     stored: "只入库",
-    shipped_twice: "**重复发货 {} 次**",
+    shipped_twice: "错误：重复发货 {} 次",
     cpu: "{} 个连接时每个回调的 CPU（µs）：程序 + 数据库服务器",
     reached: "达到",
     missed: "未达到",
@@ -75,6 +77,7 @@ const CHINESE: Words = Words {
     conditions: "测量条件：",
     growth: "{} 个连接、各不相同的回调：每秒回调数（占第一行的比例）· p99（毫秒）· 数据库大小（MiB）。",
     facts: "表中已有的已付订单与事实",
+    curve: "每秒回调数随表中事实数的变化，每种数据库一条线",
     is_chinese: true,
 };
 
