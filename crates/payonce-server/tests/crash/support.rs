@@ -189,14 +189,13 @@ secret = "{SECRET}"
 
     /// Starts the process and waits until it listens.
     pub(crate) async fn start(&mut self) {
-        let mut child = self.command("serve").spawn().unwrap();
+        *self.child.lock().unwrap() = Some(self.command("serve").spawn().unwrap());
         let until = Instant::now() + PATIENCE;
         while TcpStream::connect(("127.0.0.1", self.public)).await.is_err() {
-            let ended = child.try_wait().unwrap();
+            let ended = self.child.lock().unwrap().as_mut().and_then(|child| child.try_wait().unwrap());
             assert!(ended.is_none() && Instant::now() < until, "it did not start: {ended:?}\n{}", self.log());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        *self.child.lock().unwrap() = Some(child);
     }
 
     /// `kill -9`, without waiting for the end.
