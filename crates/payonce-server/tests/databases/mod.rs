@@ -5,7 +5,7 @@
 //! the end of those whose run has ended, and the few words that differ from engine to engine. Not here: what is
 //! tested.
 
-#![allow(dead_code, reason = "each of the test programs uses its part of this")]
+#![allow(dead_code, unused_macros, unused_imports, reason = "each of the test programs uses its part of this")]
 
 use std::{
     collections::BTreeSet,

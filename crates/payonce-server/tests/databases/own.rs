@@ -32,6 +32,10 @@ impl Drop for OwnServer {
 impl OwnServer {
     /// A new one with an empty database `books`, started. Settings as `--name=value`, after the durable ones.
     pub(crate) async fn start_new(kind: Kind, settings: &[&str]) -> Self {
+        Self::start_on(kind, free_port(), settings).await
+    }
+
+    pub(crate) async fn start_on(kind: Kind, port: u16, settings: &[&str]) -> Self {
         let mut shared = Connection::open(&variable(kind.variable().unwrap())).await;
         let programs = match kind {
             Kind::Mariadb => "/usr".to_owned(),
@@ -39,7 +43,7 @@ impl OwnServer {
         };
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let dir = tempfile::tempdir().unwrap();
-        let mut server = Self { kind, programs: programs.into(), dir, port: free_port(), settings, child: None };
+        let mut server = Self { kind, programs: programs.into(), dir, port, settings, child: None };
         if is_root() {
             assert!(Command::new("chown").arg("nobody:nogroup").arg(server.dir.path()).status().unwrap().success());
         }
@@ -53,7 +57,7 @@ impl OwnServer {
         Database { kind: self.kind, url: with_database(&self.admin_url(), "books") }
     }
 
-    fn admin_url(&self) -> String {
+    pub(crate) fn admin_url(&self) -> String {
         match self.kind {
             Kind::Mariadb => format!("mysql://root@127.0.0.1:{}", self.port),
             _ => format!("postgres://postgres@127.0.0.1:{}/postgres", self.port),

@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     Output,
     /// `sql run`: runs in the page's database.
     Sql,
+    /// `sql postgres`, `sql mysql`: its statements run on that server as its administrator, one by one.
+    Admin,
     /// `rust from FILE`: stands in that file, which is compiled and run by its own test.
     Excerpt,
     /// `json`: is JSON.
@@ -35,6 +37,8 @@ const INFOS: &[(&str, &str, Kind)] = &[
     ("json", "answer", Kind::Answer),
     ("text", "output", Kind::Output),
     ("sql", "run", Kind::Sql),
+    ("sql", "postgres", Kind::Admin),
+    ("sql", "mysql", Kind::Admin),
     ("rust", "from", Kind::Excerpt),
     ("json", "", Kind::Json),
     ("text", "", Kind::Text),

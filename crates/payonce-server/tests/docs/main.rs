@@ -11,6 +11,8 @@
 #![allow(clippy::print_stderr, reason = "what the commands of a failed page said")]
 
 mod blocks;
+#[path = "../databases/mod.rs"]
+mod databases;
 mod languages;
 mod stage;
 mod tables;

@@ -1,7 +1,7 @@
 //! One page played: a folder, a gateway, two simulated platforms, a shop.
 //!
-//! Ports 8080 (callbacks), 8081 (admin) and 3000 (the shop's service) stand for free ones, in blocks and in
-//! what they print. Commands of a page share their variables, as in a reader's terminal.
+//! Ports 8080 (callbacks), 8081 (admin), 3000 (the shop's service), 5432 and 3306 (database servers of the page's own)
+//! stand for free ones, in blocks and in what they print. Commands of a page share their variables, as in a reader's terminal.
 
 use std::{
     fs::{self, File},
@@ -17,10 +17,13 @@ use payonce_sim::{Alipay, Request, Wechat, courier::Courier, receiver, text};
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection, sqlite::SqliteConnectOptions};
 
-use crate::blocks::{self, Block, Kind, Page, Step};
+use crate::{
+    blocks::{self, Block, Kind, Page, Step},
+    databases::{self, own::OwnServer},
+};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-const PORTS: [&str; 3] = ["8080", "8081", "3000"];
+const PORTS: [&str; 5] = ["8080", "8081", "3000", "5432", "3306"];
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8G";
 
 /// What pages that begin with a running gateway find there.
@@ -56,11 +59,13 @@ secret_file = "secrets/webhook-secret"
 pub(crate) struct Stage<'p> {
     page: &'p Page,
     dir: tempfile::TempDir,
-    ports: [String; 3],
+    ports: [String; 5],
     wechat: Wechat,
     alipay: Alipay,
     runtime: tokio::runtime::Runtime,
     shop: Option<receiver::Receiver>,
+    /// The database server that was started last.
+    server: Option<OwnServer>,
     children: Vec<Child>,
     /// The receiver that was to be started last needs a language that is not here.
     absent: bool,
@@ -90,7 +95,7 @@ impl Drop for Stage<'_> {
 
 impl<'p> Stage<'p> {
     pub(crate) fn new(page: &'p Page) -> Self {
-        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let listeners = [(); 5].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let ports = listeners.map(|listener| listener.local_addr().unwrap().port().to_string());
         let mut wechat = Wechat::new("1900000001");
         wechat.pub_key_id = "PUB_KEY_ID_0000000000000000000001".to_owned();
@@ -106,6 +111,7 @@ impl<'p> Stage<'p> {
             alipay,
             runtime,
             shop: None,
+            server: None,
             children: Vec::new(),
             absent: false,
             printed: String::new(),
@@ -150,6 +156,13 @@ impl<'p> Stage<'p> {
                 assert!(matches(block.body.trim(), got.trim()), "{place}: it is\n{got}");
             }
             Kind::Sql => self.runtime.block_on(self.sql(&body, &place)),
+            Kind::Admin => self.runtime.block_on(async {
+                let server = self.server.as_ref().unwrap_or_else(|| panic!("{place}: no server was started"));
+                let mut admin = databases::Connection::open(&server.admin_url()).await;
+                for statement in body.split(";\n").filter(|statement| !statement.trim().is_empty()) {
+                    admin.run(statement).await;
+                }
+            }),
             Kind::Json => drop(serde_json::from_str::<Value>(&body).unwrap_or_else(|error| panic!("{place}: {error}"))),
             Kind::Excerpt => {
                 let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -286,6 +299,15 @@ impl<'p> Stage<'p> {
                 };
                 self.serve(&block, "payonce serve", place);
             }
+            // A configuration whose database is named in a file of its own.
+            ["configured"] => {
+                self.keys();
+                let text = numbers(STAGE, &PORTS, &self.ports) + "\n[database]\nurl_file = \"secrets/database-url\"\n";
+                self.config(&text, "payonce.toml", place);
+            }
+            // A server of this page's own, in the place of the one before.
+            ["postgres"] => self.database_server(databases::Kind::Postgres18, 3),
+            ["mariadb"] => self.database_server(databases::Kind::Mariadb, 4),
             // A shop takes effects at port 3000.
             ["shop"] => {
                 let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports[2].parse().unwrap()));
@@ -351,6 +373,12 @@ impl<'p> Stage<'p> {
             }
             _ => panic!("{place}: no such act: {words:?}"),
         }
+    }
+
+    fn database_server(&mut self, kind: databases::Kind, port: usize) {
+        self.server = None;
+        let port = self.ports[port].parse().unwrap();
+        self.server = Some(self.runtime.block_on(OwnServer::start_on(kind, port, &[])));
     }
 
     fn deliver(&self, account: &str, request: &Request) -> (u16, String) {
