@@ -89,12 +89,6 @@ async fn killed_under_load(kind: Kind, settings: &[&str]) {
         refused += report.refused;
         report.deliveries.iter().for_each(|delivery| assert_form(delivery, Platform::Wechat));
         server.start().await;
-        for (storm, (platform, _)) in storms.into_iter().zip(&round.repeated) {
-            let campaigns = storm.await.unwrap();
-            assert!(campaigns.iter().all(|campaign| campaign.acknowledged), "seed {seed}: the platform gave up");
-            let deliveries = campaigns.iter().flat_map(|campaign| &campaign.deliveries);
-            deliveries.for_each(|delivery| assert_form(delivery, *platform));
-        }
         let mut books = site.books().await;
         for ((platform, order_no), taken) in round.once.iter().zip(&report.taken_by_event) {
             let (keys, flow, effects) = books.rows_of(order_no).await;
@@ -107,6 +101,12 @@ async fn killed_under_load(kind: Kind, settings: &[&str]) {
             if *taken > 0 {
                 acknowledged.push((*platform, order_no.clone()));
             }
+        }
+        for (storm, (platform, _)) in storms.into_iter().zip(&round.repeated) {
+            let campaigns = storm.await.unwrap();
+            assert!(campaigns.iter().all(|campaign| campaign.acknowledged), "seed {seed}: the platform gave up");
+            let deliveries = campaigns.iter().flat_map(|campaign| &campaign.deliveries);
+            deliveries.for_each(|delivery| assert_form(delivery, *platform));
         }
         all.extend(round.repeated.iter().cloned());
         acknowledged.extend(round.repeated);

@@ -6,7 +6,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use payonce_sim::Platform;
+use payonce_sim::{
+    Platform,
+    courier::{Courier, Plan},
+};
 use rand::Rng;
 
 use crate::{
@@ -66,8 +69,16 @@ async fn two_gateways_book_everything_once(on: Kind) {
         }
         // What is left now is held, and refused each time.
         storm.reached(2 * EACH * 12).await;
-        for (.., order_no) in of(When::After) {
+        for (_, platform, order_no) in of(When::After) {
+            // Copies without a pause, so that some are being held at the moment of the registration.
+            let plan = Plan { times: 60, concurrency: 6, seed, ..Plan::default() };
+            let urls = [0, 1].map(|at: usize| sites[at].url(*platform));
+            let event = sites[0].paid(*platform, order_no);
+            let burst = tokio::spawn(async move { Courier.deliver_many(&urls, event, plan, |_, _| {}).await });
+            tokio::time::sleep(Duration::from_micros(rng.random_range(0..60_000))).await;
             register(order_no).await;
+            let report = burst.await.unwrap();
+            assert_eq!(report.failed, 0, "seed {seed}: {:?}", report.by_status);
         }
         for storm in storms {
             let campaigns = storm.await.unwrap();
