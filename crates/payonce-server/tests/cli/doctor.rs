@@ -172,6 +172,33 @@ fn databases_and_folders() {
     find(&folder.run(&["doctor", "--json"]), "fault", "nothing can be written in /proc");
 }
 
+/// A server that is not there is told by every command, and its password by none.
+#[test]
+fn a_database_server_that_is_away() {
+    const PASSWORD: &str = "hunter2-hunter2-hunter2";
+    for scheme in ["postgres", "mysql"] {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let url = format!("{scheme}://payonce:{PASSWORD}@127.0.0.1:{free}/books");
+        let folder = Folder::with(&format!("{WHOLE}\n[database]\nurl_file = \"secrets/database-url\"\n"));
+        folder.private("secrets/database-url", &url);
+        let shown = format!("{scheme}://127.0.0.1:{free}/books cannot be opened");
+        let done = folder.run(&["doctor", "--json"]);
+        find(&done, "fault", &shown);
+        crate::support::assert_no_secret(&format!("{done:?}"), &[PASSWORD], scheme);
+        for command in ["migrate", "serve"] {
+            let done = folder.run(&[command]);
+            assert_eq!(done.code, Some(1), "{done:?}");
+            assert!(
+                done.err.contains(&format!("the database {scheme}://127.0.0.1:{free}/books cannot be")),
+                "{done:?}"
+            );
+            crate::support::assert_no_secret(&format!("{done:?}"), &[PASSWORD], scheme);
+        }
+        folder.chmod("secrets/database-url", 0o644);
+        find(&folder.run(&["doctor", "--json"]), "warning", "database-url can be read by others (mode 644)");
+    }
+}
+
 #[test]
 fn addresses_and_notify_urls() {
     let with = |line: &str| Folder::with(&with_line("public_url", line)).run(&["doctor", "--json"]);
