@@ -28,7 +28,8 @@ turn the books are audited: paid orders = distinct facts = flow rows, effects = 
 
 Ratios are taken within a round; on a machine that does other things, only those mean anything. `idle`, `sync` and
 `others` of each line say how quiet it was: idle processors and 4 KiB fdatasyncs per second before, and the share
-of the processors that went to neither side meanwhile.";
+of the processors that went to neither side meanwhile. Servers of the tests that nobody needs cost time too:
+`cargo xtask services --stop` ends them, and the benchmark starts its own again.";
 
 /// Callbacks per second through the gateway on SQLite, PostgreSQL and MariaDB, beside what else one could do
 ///
@@ -38,7 +39,7 @@ of the processors that went to neither side meanwhile.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Length of one measurement
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 1.5)]
     seconds: f64,
     /// How often everything is measured, alternating between competitors; medians are reported
     #[arg(long, default_value_t = 3)]
