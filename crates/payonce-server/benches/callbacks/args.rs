@@ -39,7 +39,7 @@ of the processors that went to neither side meanwhile. Servers of the tests that
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Length of one measurement
-    #[arg(long, default_value_t = 1.5)]
+    #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// How often everything is measured, alternating between competitors; medians are reported
     #[arg(long, default_value_t = 3)]
