@@ -36,7 +36,7 @@ of the processors that went to neither side meanwhile. Servers of the tests that
 /// One load program sends pre-signed callbacks to one competitor after the other, round by round, on the same cores.
 /// `--list` names them.
 #[derive(Parser, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(bin_name = "cargo xtask bench", after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Length of one measurement
     #[arg(long, default_value_t = 2.0)]
@@ -65,8 +65,8 @@ pub(crate) struct Args {
     /// Instead: payonce on each database with so many paid orders and booked facts in its tables beforehand, made by
     /// SQL within the engine [default: 0,100000,1000000]
     ///
-    /// From 2,000,000 on the rows of the evidence have neither headers nor bodies. 10,000,000 take about 20 GB and half
-    /// an hour for each engine.
+    /// From 2,000,000 on the rows of the evidence have neither headers nor bodies. For each million and
+    /// engine reckon with 5 GB, 3 without bodies, and one to five minutes.
     #[arg(long, value_delimiter = ',', num_args = 0..=1, value_name = "FACTS",
           default_missing_value = "0,100000,1000000")]
     pub(crate) growth: Option<Vec<usize>>,
