@@ -16,7 +16,7 @@ use crate::{
     order::Number,
     outcome::{Acknowledgement, Outcome, Refusal, Verdict},
     rules::Rules,
-    store::{Evidence, Ledger, Repeat, Usual},
+    store::{Evidence, Ledger, Repeat},
     time::Micros,
 };
 
@@ -227,32 +227,7 @@ pub(crate) async fn write<L: Ledger>(
     repeats: Repeats,
 ) -> Result<Pending, Error> {
     let writes = plan.writes();
-    if plan.only_books() {
-        let usual = Usual {
-            orders: &plan.orders,
-            keys: &plan.keys,
-            flow: &plan.flow,
-            effects: &plan.effects,
-            evidence: &plan.evidence,
-        };
-        judge("orders", ledger.book_usual(&usual).await?, plan.orders.len())?;
-    } else {
-        write_in_steps(ledger, batch, &plan).await?;
-    }
-    if !plan.unbelieved.is_empty() {
-        ledger.keep_unbelieved(&plan.unbelieved, UNBELIEVED_PER_HOUR).await?;
-    }
-    let mut left = plan.repeats;
-    if !left.is_empty() && (repeats == Repeats::CountNow || writes) {
-        ledger.count_repeats(&left).await?;
-        left.clear();
-    }
-    Ok(Pending { outcomes: plan.outcomes, released: plan.release.len(), repeats: left, now: batch.now })
-}
-
-/// The same for a batch of any kind.
-async fn write_in_steps<L: Ledger>(ledger: &mut L, batch: &Batch, plan: &Plan) -> Result<(), Error> {
-    write_orders(ledger, plan).await?;
+    write_orders(ledger, &plan).await?;
     if !plan.hold.is_empty() {
         ledger.hold(&plan.hold).await?;
     }
@@ -269,7 +244,15 @@ async fn write_in_steps<L: Ledger>(ledger: &mut L, batch: &Batch, plan: &Plan) -
     if !plan.evidence.is_empty() {
         ledger.keep(&plan.evidence).await?;
     }
-    Ok(())
+    if !plan.unbelieved.is_empty() {
+        ledger.keep_unbelieved(&plan.unbelieved, UNBELIEVED_PER_HOUR).await?;
+    }
+    let mut left = plan.repeats;
+    if !left.is_empty() && (repeats == Repeats::CountNow || writes) {
+        ledger.count_repeats(&left).await?;
+        left.clear();
+    }
+    Ok(Pending { outcomes: plan.outcomes, released: plan.release.len(), repeats: left, now: batch.now })
 }
 
 /// The part of a plan that is about attempts and orders, ours and the shops' own.

@@ -7,7 +7,7 @@
 //! `sqlx::Transaction` is a ledger too. Every verb takes a whole set and is one statement, whatever its
 //! size. `exercise` is the definition of the seam: every engine passes it.
 
-use std::{collections::BTreeSet, future::Future};
+use std::future::Future;
 
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +41,7 @@ pub mod sqlite;
 
 pub use database::{Database, Store};
 pub use own_table::{OwnColumn, OwnSchema, OwnTables};
+pub use rows::Cells;
 
 /// The primary key of a booked fact.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -345,39 +346,11 @@ pub struct Counts {
     pub callbacks_unbelieved: i64,
 }
 
-/// What the first look finds.
-#[derive(Clone, Debug, Default)]
-pub struct Look {
-    /// The rows of the numbers.
-    pub attempts: Vec<Attempt>,
-    /// The rows of their orders.
-    pub orders: Vec<Order>,
-    /// What is held about the numbers.
-    pub held: Vec<Held>,
-    /// Which of the keys are booked, and as what.
-    pub booked: Vec<(KeyId, Fingerprint)>,
-}
-
-/// What a batch writes that only books facts of known orders: nearly every batch.
-#[derive(Clone, Copy, Debug)]
-pub struct Usual<'a> {
-    /// Orders to update.
-    pub orders: &'a [OrderUpdate],
-    /// Keys to claim.
-    pub keys: &'a [KeyRow],
-    /// Ledger rows.
-    pub flow: &'a [FlowRow],
-    /// Effects owed.
-    pub effects: &'a [Effect],
-    /// The bytes behind the facts.
-    pub evidence: &'a [Evidence],
-}
-
 /// What a transaction offers, in the order in which `apply` uses it.
 ///
 /// `lock_*` read with row locks where the engine has them, sorted by key. Writes report conflicts as
 /// errors with [`Error::is_conflict`]; conditional updates report affected rows, for the caller to judge.
-pub trait Ledger: OwnTables + Sized {
+pub trait Ledger: OwnTables {
     /// Starts a transaction at READ COMMITTED (SQLite: BEGIN IMMEDIATE).
     fn begin(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
     /// Commits. An error means that the outcome is unknown.
@@ -397,17 +370,6 @@ pub trait Ledger: OwnTables + Sized {
     fn booked(&mut self, keys: &[KeyId]) -> impl Future<Output = Result<Vec<(KeyId, Fingerprint)>, Error>> + Send;
     /// Reads all that was booked under these numbers.
     fn flow_of(&mut self, numbers: &[Number]) -> impl Future<Output = Result<Vec<FlowRow>, Error>> + Send;
-
-    /// The first look of a batch: the rows of these numbers and of their orders, what is held about them, and
-    /// which of these keys are booked. An engine that gains by it reads them in one statement.
-    fn look(&mut self, numbers: &[Number], keys: &[KeyId]) -> impl Future<Output = Result<Look, Error>> + Send {
-        look_in_steps(self, numbers, keys)
-    }
-    /// The writes of a batch that only books, in their order; affected orders. An engine that gains by it runs
-    /// them as one script.
-    fn book_usual(&mut self, rows: &Usual<'_>) -> impl Future<Output = Result<u64, Error>> + Send {
-        book_usual_in_steps(self, rows)
-    }
 
     /// Inserts attempts. A number that has a row is a conflict.
     fn insert_attempts(&mut self, attempts: &[Attempt]) -> impl Future<Output = Result<(), Error>> + Send;
@@ -440,31 +402,6 @@ pub trait Ledger: OwnTables + Sized {
 
     /// Numbers whose held notices wait for something that is present.
     fn overdue(&mut self, limit: i64) -> impl Future<Output = Result<Vec<Number>, Error>> + Send;
-}
-
-/// [`Ledger::look`], verb by verb.
-pub(crate) async fn look_in_steps(ledger: &mut impl Ledger, numbers: &[Number], keys: &[KeyId]) -> Result<Look, Error> {
-    let attempts = ledger.lock_attempts(numbers).await?;
-    let orders: BTreeSet<OrderId> = attempts.iter().filter_map(|attempt| attempt.order.clone()).collect();
-    let orders: Vec<OrderId> = orders.into_iter().collect();
-    let orders = if orders.is_empty() { Vec::new() } else { ledger.lock_orders(&orders).await? };
-    let held = ledger.lock_held(numbers).await?;
-    let booked = if keys.is_empty() { Vec::new() } else { ledger.booked(keys).await? };
-    Ok(Look { attempts, orders, held, booked })
-}
-
-/// [`Ledger::book_usual`], verb by verb.
-pub(crate) async fn book_usual_in_steps(ledger: &mut impl Ledger, rows: &Usual<'_>) -> Result<u64, Error> {
-    let affected = ledger.update_orders(rows.orders).await?;
-    ledger.claim_keys(rows.keys).await?;
-    ledger.insert_flow(rows.flow).await?;
-    if !rows.effects.is_empty() {
-        ledger.insert_effects(rows.effects).await?;
-    }
-    if !rows.evidence.is_empty() {
-        ledger.keep(rows.evidence).await?;
-    }
-    Ok(affected)
 }
 
 /// The outbox: claim, deliver outside any transaction, record with the lease's token as fence.

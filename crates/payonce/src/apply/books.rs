@@ -18,7 +18,7 @@ use crate::{
     notice::{Fact, Notice},
     order::{Attempt, Number, Order, OrderId, Payment},
     rules::Rules,
-    store::{FlowRow, Held, KeyId, Ledger, Look},
+    store::{FlowRow, Held, KeyId, Ledger},
     time::Micros,
 };
 
@@ -52,9 +52,14 @@ impl Books {
         }
         let keys: BTreeSet<KeyId> = facts.values().flat_map(|fact| keys_of(&fact.notice)).collect();
         let keys: Vec<KeyId> = keys.into_iter().collect();
-        let Look { attempts, mut orders, held, booked: mut keys } = ledger.look(numbers, &keys).await?;
+        let attempts = ledger.lock_attempts(numbers).await?;
         let mut attempts: BTreeMap<Number, Attempt> =
             attempts.into_iter().map(|attempt| (attempt.number.clone(), attempt)).collect();
+        let orders: BTreeSet<OrderId> = attempts.values().filter_map(|attempt| attempt.order.clone()).collect();
+        let orders: Vec<OrderId> = orders.into_iter().collect();
+        let mut orders = if orders.is_empty() { Vec::new() } else { ledger.lock_orders(&orders).await? };
+        let held = ledger.lock_held(numbers).await?;
+        let mut keys = if keys.is_empty() { Vec::new() } else { ledger.booked(&keys).await? };
         let candidates = own::candidates(rules, numbers, &attempts);
         let known: BTreeSet<&OrderId> = orders.iter().map(|order| &order.id).collect();
         let others: BTreeSet<OrderId> = candidates.values().filter(|id| !known.contains(id)).cloned().collect();

@@ -112,18 +112,6 @@ impl Plan {
             && self.unbelieved.is_empty())
     }
 
-    /// Whether the batch books facts of orders that were there, and nothing else: nearly every one.
-    pub(crate) fn only_books(&self) -> bool {
-        !self.keys.is_empty()
-            && self.new_attempts.is_empty()
-            && self.filled.is_empty()
-            && self.attempts.is_empty()
-            && self.new_orders.is_empty()
-            && self.own.is_empty()
-            && self.hold.is_empty()
-            && self.release.is_empty()
-    }
-
     pub(crate) fn of(batch: &Batch, facts: Facts, books: Books, rules: &Rules) -> Self {
         let mut planner = Planner::new(batch, rules, &books);
         let mut unknown: Vec<(FactId, FactEntry)> = Vec::new();

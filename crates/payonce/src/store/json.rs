@@ -9,13 +9,13 @@ use serde::Serialize;
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::own_table::{OwnTable, OwnUpdate};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use crate::store::KeyId;
 #[cfg(feature = "mysql")]
-use crate::store::{Effect, Evidence};
-#[cfg(any(feature = "sqlite", feature = "mysql"))]
-use crate::store::{FlowRow, KeyRow, OrderUpdate};
+use crate::store::{Effect, Evidence, FlowRow, KeyRow, OrderUpdate};
 use crate::{
     order::{Attempt, Number, Order, OrderId},
-    store::{AttemptUpdate, Finished, Held, KeyId, Repeat},
+    store::{AttemptUpdate, Finished, Held, Repeat},
 };
 
 /// Rows are made of texts and integers, so serialising them cannot fail.
@@ -44,6 +44,7 @@ pub(crate) fn order_ids(orders: &[OrderId]) -> String {
 }
 
 /// `[{"m":merchant,"k":idem_key}]`
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(crate) fn keys(keys: &[KeyId]) -> String {
     #[derive(Serialize)]
     struct Row<'a> {
@@ -135,12 +136,12 @@ pub(crate) fn orders(orders: &[Order]) -> String {
 }
 
 /// Orders to update; `st0` and `v0` are what was read.
-#[cfg(any(feature = "sqlite", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 pub(crate) fn order_updates(updates: &[OrderUpdate]) -> String {
     array(updates.iter().map(|update| order_row(&update.order, (update.was_status.as_str(), update.was_version))))
 }
 
-#[cfg(any(feature = "sqlite", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 #[derive(Serialize)]
 struct KeyJson<'a> {
     m: &'a str,
@@ -156,7 +157,7 @@ struct KeyJson<'a> {
 }
 
 /// Keys to claim.
-#[cfg(any(feature = "sqlite", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 pub(crate) fn key_rows(rows: &[KeyRow]) -> String {
     array(rows.iter().map(|row| KeyJson {
         m: row.id.merchant.as_str(),
@@ -227,7 +228,7 @@ pub(crate) fn own_updates(table: &OwnTable, rows: &[OwnUpdate]) -> String {
     }))
 }
 
-#[cfg(any(feature = "sqlite", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 #[derive(Serialize)]
 struct FlowJson<'a> {
     m: &'a str,
@@ -248,7 +249,7 @@ struct FlowJson<'a> {
 }
 
 /// Ledger rows.
-#[cfg(any(feature = "sqlite", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 pub(crate) fn flow(rows: &[FlowRow]) -> String {
     array(rows.iter().map(|row| FlowJson {
         m: row.number.merchant.as_str(),
@@ -389,102 +390,4 @@ pub(crate) fn evidence(evidence: &[Evidence]) -> String {
             ki: one.key_id.as_deref(),
         }
     }))
-}
-
-/// Long texts and bytes bound beside the array, which names their places: what is in no JSON need be neither
-/// escaped nor parsed. For engines that can cut a bound value without copying all of it.
-#[cfg(feature = "sqlite")]
-pub(crate) mod apart {
-    use serde::Serialize;
-
-    use crate::store::{Effect, Evidence};
-
-    /// The array, and the bytes that it points into. Places count from 1, as SQL's `substr` does.
-    pub(crate) struct Apart {
-        pub(crate) array: String,
-        pub(crate) bytes: Vec<u8>,
-    }
-
-    fn put(bytes: &mut Vec<u8>, part: &[u8]) -> (usize, usize) {
-        let place = bytes.len() + 1;
-        bytes.extend_from_slice(part);
-        (place, part.len())
-    }
-
-    #[derive(Serialize)]
-    struct EvidenceJson<'a> {
-        id: &'a str,
-        ac: &'a str,
-        at: i64,
-        hp: usize,
-        hl: usize,
-        bp: usize,
-        bl: usize,
-        bh: &'a str,
-        v: &'a str,
-        ki: Option<&'a str>,
-    }
-
-    /// Evidence; headers at `hp` for `hl` bytes, the body at `bp` for `bl`.
-    pub(crate) fn evidence(evidence: &[Evidence]) -> Apart {
-        let mut bytes = Vec::with_capacity(evidence.iter().map(|one| one.headers.len() + one.body.len()).sum());
-        let array = super::array(evidence.iter().map(|one| {
-            let (hp, hl) = put(&mut bytes, one.headers.as_bytes());
-            let (bp, bl) = put(&mut bytes, &one.body);
-            EvidenceJson {
-                id: &one.id,
-                ac: one.account.as_str(),
-                at: one.received_at.0,
-                hp,
-                hl,
-                bp,
-                bl,
-                bh: &one.body_hash,
-                v: &one.verdict,
-                ki: one.key_id.as_deref(),
-            }
-        }));
-        Apart { array, bytes }
-    }
-
-    #[derive(Serialize)]
-    struct EffectJson<'a> {
-        e: &'a str,
-        m: &'a str,
-        k: &'a str,
-        s: &'a str,
-        o: &'a str,
-        ev: &'a str,
-        na: &'a str,
-        si: &'a str,
-        pp: usize,
-        pl: usize,
-        af: Option<&'a str>,
-        du: i64,
-        cr: i64,
-    }
-
-    /// Effects to insert, all ready; the payload at `pp` for `pl` bytes.
-    pub(crate) fn effects(effects: &[Effect]) -> Apart {
-        let mut bytes = Vec::with_capacity(effects.iter().map(|effect| effect.payload.len()).sum());
-        let array = super::array(effects.iter().map(|effect| {
-            let (pp, pl) = put(&mut bytes, effect.payload.as_bytes());
-            EffectJson {
-                e: effect.key.as_str(),
-                m: effect.fact.merchant.as_str(),
-                k: effect.fact.key.as_str(),
-                s: effect.order.shop.as_str(),
-                o: effect.order.order_no.as_str(),
-                ev: &effect.event,
-                na: &effect.name,
-                si: &effect.sink,
-                pp,
-                pl,
-                af: effect.after.as_ref().map(|key| key.as_str()),
-                du: effect.due_at.0,
-                cr: effect.created_at.0,
-            }
-        }));
-        Apart { array, bytes }
-    }
 }

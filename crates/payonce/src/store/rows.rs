@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The cells of a row.
-pub(crate) trait Cells {
+pub trait Cells {
     /// A text, or bytes that are UTF-8 (MySQL's keys).
     fn text(&self, index: usize) -> Result<String, Error> {
         self.optional_text(index)?.ok_or_else(|| missing(index))
@@ -32,6 +32,36 @@ pub(crate) trait Cells {
     fn optional_int(&self, index: usize) -> Result<Option<i64>, Error>;
     /// Bytes.
     fn bytes(&self, index: usize) -> Result<Vec<u8>, Error>;
+}
+
+#[cfg(feature = "sqlite")]
+impl Cells for sqlx::sqlite::SqliteRow {
+    fn optional_text(&self, index: usize) -> Result<Option<String>, Error> {
+        Ok(sqlx::Row::try_get(self, index)?)
+    }
+
+    fn optional_int(&self, index: usize) -> Result<Option<i64>, Error> {
+        Ok(sqlx::Row::try_get(self, index)?)
+    }
+
+    fn bytes(&self, index: usize) -> Result<Vec<u8>, Error> {
+        Ok(sqlx::Row::try_get(self, index)?)
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl Cells for rusqlite::Row<'_> {
+    fn optional_text(&self, index: usize) -> Result<Option<String>, Error> {
+        Ok(self.get(index)?)
+    }
+
+    fn optional_int(&self, index: usize) -> Result<Option<i64>, Error> {
+        Ok(self.get(index)?)
+    }
+
+    fn bytes(&self, index: usize) -> Result<Vec<u8>, Error> {
+        Ok(self.get(index)?)
+    }
 }
 
 #[cfg(feature = "postgres")]
@@ -74,51 +104,55 @@ fn missing(index: usize) -> Error {
     Error::permanent(format!("a stored row does not read: column {index} is NULL"))
 }
 
-fn text<T>(row: &impl Cells, index: usize, new: impl FnOnce(String) -> Result<T, IdError>) -> Result<T, Error> {
+fn text<T>(
+    row: &(impl Cells + ?Sized),
+    index: usize,
+    new: impl FnOnce(String) -> Result<T, IdError>,
+) -> Result<T, Error> {
     new(row.text(index)?).map_err(|error| damaged(&error))
 }
 
 fn optional<T>(
-    row: &impl Cells,
+    row: &(impl Cells + ?Sized),
     index: usize,
     new: impl FnOnce(String) -> Result<T, IdError>,
 ) -> Result<Option<T>, Error> {
     row.optional_text(index)?.map(new).transpose().map_err(|error| damaged(&error))
 }
 
-fn word<T>(row: &impl Cells, index: usize, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, Error> {
+fn word<T>(row: &(impl Cells + ?Sized), index: usize, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, Error> {
     let word = row.text(index)?;
     parse(&word).ok_or_else(|| Error::permanent(format!("a stored row does not read: unknown word {word:?}")))
 }
 
-fn micros(row: &impl Cells, index: usize) -> Result<Micros, Error> {
+fn micros(row: &(impl Cells + ?Sized), index: usize) -> Result<Micros, Error> {
     row.int(index).map(Micros)
 }
 
-fn optional_micros(row: &impl Cells, index: usize) -> Result<Option<Micros>, Error> {
+fn optional_micros(row: &(impl Cells + ?Sized), index: usize) -> Result<Option<Micros>, Error> {
     Ok(row.optional_int(index)?.map(Micros))
 }
 
-fn money(row: &impl Cells, amount: usize, currency: usize) -> Result<Money, Error> {
+fn money(row: &(impl Cells + ?Sized), amount: usize, currency: usize) -> Result<Money, Error> {
     let currency = word(row, currency, |word| Currency::parse(word).ok())?;
     Ok(Money { amount: row.int(amount)?, currency })
 }
 
-fn order_id(row: &impl Cells, shop: usize, order_no: usize) -> Result<OrderId, Error> {
+fn order_id(row: &(impl Cells + ?Sized), shop: usize, order_no: usize) -> Result<OrderId, Error> {
     Ok(OrderId { shop: text(row, shop, Shop::new)?, order_no: text(row, order_no, OrderNo::new)? })
 }
 
-fn key_id(row: &impl Cells, merchant: usize, key: usize) -> Result<KeyId, Error> {
+fn key_id(row: &(impl Cells + ?Sized), merchant: usize, key: usize) -> Result<KeyId, Error> {
     Ok(KeyId { merchant: text(row, merchant, Merchant::new)?, key: IdemKey::from_books(row.text(key)?) })
 }
 
 /// `merchant, out_trade_no`
-pub(crate) fn number(row: &impl Cells) -> Result<Number, Error> {
+pub(crate) fn number(row: &(impl Cells + ?Sized)) -> Result<Number, Error> {
     Ok(Number { merchant: text(row, 0, Merchant::new)?, out_trade_no: text(row, 1, OutTradeNo::new)? })
 }
 
 /// The user's columns: order number, amount, status, transaction.
-pub(crate) fn own_row(row: &impl Cells) -> Result<OwnRow, Error> {
+pub(crate) fn own_row(row: &(impl Cells + ?Sized)) -> Result<OwnRow, Error> {
     Ok(OwnRow {
         order_no: row.optional_text(0)?.unwrap_or_default(),
         amount: row.optional_text(1)?,
@@ -128,12 +162,12 @@ pub(crate) fn own_row(row: &impl Cells) -> Result<OwnRow, Error> {
 }
 
 /// `status, count`
-pub(crate) fn own_status(row: &impl Cells) -> Result<(Option<String>, i64), Error> {
+pub(crate) fn own_status(row: &(impl Cells + ?Sized)) -> Result<(Option<String>, i64), Error> {
     Ok((row.optional_text(0)?, row.int(1)?))
 }
 
 /// `merchant, out_trade_no, shop, order_no, amount, state, closed_at`
-pub(crate) fn attempt(row: &impl Cells) -> Result<Attempt, Error> {
+pub(crate) fn attempt(row: &(impl Cells + ?Sized)) -> Result<Attempt, Error> {
     let order = match optional(row, 2, Shop::new)? {
         Some(shop) => Some(OrderId { shop, order_no: text(row, 3, OrderNo::new)? }),
         None => None,
@@ -149,7 +183,7 @@ pub(crate) fn attempt(row: &impl Cells) -> Result<Attempt, Error> {
 
 /// `shop, order_no, kind, currency, amount, status, paid, refunded, unapplied, version, closed_at, paid_at,
 /// created_at, meta`
-pub(crate) fn order(row: &impl Cells) -> Result<Order, Error> {
+pub(crate) fn order(row: &(impl Cells + ?Sized)) -> Result<Order, Error> {
     Ok(Order {
         id: order_id(row, 0, 1)?,
         kind: text(row, 2, OrderKind::new)?,
@@ -167,7 +201,7 @@ pub(crate) fn order(row: &impl Cells) -> Result<Order, Error> {
 }
 
 /// `merchant, out_trade_no, idem_key, fingerprint, reason, notice, callback_id, seen, first_seen, last_seen`
-pub(crate) fn held(row: &impl Cells) -> Result<Held, Error> {
+pub(crate) fn held(row: &(impl Cells + ?Sized)) -> Result<Held, Error> {
     Ok(Held {
         number: number(row)?,
         key: IdemKey::from_books(row.text(2)?),
@@ -183,7 +217,7 @@ pub(crate) fn held(row: &impl Cells) -> Result<Held, Error> {
 }
 
 /// `merchant, idem_key, trade_no, amount, currency`
-pub(crate) fn booked(row: &impl Cells) -> Result<(KeyId, Fingerprint), Error> {
+pub(crate) fn booked(row: &(impl Cells + ?Sized)) -> Result<(KeyId, Fingerprint), Error> {
     let money = match row.optional_int(3)? {
         Some(_) => Some(money(row, 3, 4)?),
         None => None,
@@ -193,7 +227,7 @@ pub(crate) fn booked(row: &impl Cells) -> Result<(KeyId, Fingerprint), Error> {
 
 /// `merchant, out_trade_no, idem_key, kind, disposition, shop, order_no, amount, currency, trade_no,
 /// full_refund, account, callback_id, occurred_at, booked_at`
-pub(crate) fn flow(row: &impl Cells) -> Result<FlowRow, Error> {
+pub(crate) fn flow(row: &(impl Cells + ?Sized)) -> Result<FlowRow, Error> {
     Ok(FlowRow {
         number: number(row)?,
         key: IdemKey::from_books(row.text(2)?),
@@ -211,13 +245,13 @@ pub(crate) fn flow(row: &impl Cells) -> Result<FlowRow, Error> {
 }
 
 /// The columns of [`flow`], then `source, repeats`.
-pub(crate) fn flow_view(row: &impl Cells) -> Result<FlowView, Error> {
+pub(crate) fn flow_view(row: &(impl Cells + ?Sized)) -> Result<FlowView, Error> {
     Ok(FlowView { row: flow(row)?, source: row.text(15)?, repeats: row.int(16)? })
 }
 
 /// `effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload, state, after, tries, due_at,
 /// last_error, created_at, done_at`
-pub(crate) fn effect(row: &impl Cells) -> Result<Effect, Error> {
+pub(crate) fn effect(row: &(impl Cells + ?Sized)) -> Result<Effect, Error> {
     Ok(Effect {
         key: EffectKey::from_books(row.text(0)?),
         fact: key_id(row, 1, 2)?,
@@ -237,7 +271,7 @@ pub(crate) fn effect(row: &impl Cells) -> Result<Effect, Error> {
 }
 
 /// `id, account, received_at, verdict, key_id, length(body)`
-pub(crate) fn callback_view(row: &impl Cells) -> Result<CallbackView, Error> {
+pub(crate) fn callback_view(row: &(impl Cells + ?Sized)) -> Result<CallbackView, Error> {
     Ok(CallbackView {
         id: row.text(0)?,
         account: row.text(1)?,
@@ -249,7 +283,7 @@ pub(crate) fn callback_view(row: &impl Cells) -> Result<CallbackView, Error> {
 }
 
 /// The gauges in the order of [`Counts`].
-pub(crate) fn counts(row: &impl Cells) -> Result<Counts, Error> {
+pub(crate) fn counts(row: &(impl Cells + ?Sized)) -> Result<Counts, Error> {
     Ok(Counts {
         held: row.int(0)?,
         effects_ready: row.int(1)?,

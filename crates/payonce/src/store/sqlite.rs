@@ -2,6 +2,7 @@
 //!
 //! Here: SQL, and how SQLite locks. `BEGIN IMMEDIATE` always (a deferred one that read first cannot be
 //! helped by the busy handler), `synchronous = FULL` (a commit is durable when it returns), a WAL file.
+//! What every batch does runs row by row; what is rare is one statement over an array, as on the servers.
 //! Not here: any decision. Functions stand in the order of the traits; the sibling engines keep it.
 
 use std::path::PathBuf;
@@ -16,20 +17,18 @@ use crate::{
     statement::Statement,
     store::{
         AttemptUpdate, Counts, Effect, EffectFilter, EffectState, Evidence, Finished, FlowRow, Held, KeyId, KeyRow,
-        Lease, Ledger, Look, OrderUpdate, OrderView, Outbox, Repeat, Usual, Views, json,
-        rows::{self, Cells},
+        Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json, rows,
     },
     time::Micros,
 };
 
 mod checkpoint;
-mod hot;
 mod session;
 mod talk;
 
 use checkpoint::Checkpointer;
-pub(crate) use talk::Cell;
 pub use talk::Talk;
+pub(crate) use talk::{Cell, NOTHING};
 
 /// Where the file is.
 #[derive(Clone, Debug)]
@@ -46,48 +45,58 @@ pub struct Sqlite {
     connection: rusqlite::Connection,
 }
 
-/// The usual way to the booked keys, for a connection that has no other.
-async fn booked_by_array(talk: &mut impl Talk, keys: &[KeyId]) -> Result<Vec<(KeyId, Fingerprint)>, Error> {
-    const SQL: &str = "\
-        SELECT i.merchant, i.idem_key, i.trade_no, i.amount, i.currency
-        FROM jsonb_each(?1) AS j CROSS JOIN payonce_idempotency AS i
-          ON i.merchant = j.value->>'m' AND i.idem_key = j.value->>'k'";
-    let found = talk.rows("read keys", SQL, &[json::keys(keys).into()]).await?;
-    found.iter().map(rows::booked).collect()
+/// The values of a key of two texts.
+fn pair<'a>(one: &'a str, other: &'a str) -> [Cell<'a>; 2] {
+    [one.into(), other.into()]
+}
+
+fn number(number: &Number) -> [Cell<'_>; 2] {
+    pair(number.merchant.as_str(), number.out_trade_no.as_str())
+}
+
+/// The values of a message's bytes, in the order in which both ways of keeping them name the columns.
+fn evidence(one: &Evidence) -> [Cell<'_>; 8] {
+    [
+        one.id.as_str().into(),
+        one.account.as_str().into(),
+        one.received_at.0.into(),
+        one.headers.as_str().into(),
+        one.body.as_slice().into(),
+        one.body_hash.as_str().into(),
+        one.verdict.as_str().into(),
+        one.key_id.as_deref().into(),
+    ]
 }
 
 impl<C: Talk> Ledger for C {
     async fn begin(&mut self) -> Result<(), Error> {
-        self.run("begin", "BEGIN IMMEDIATE", &[]).await.map(drop)
+        self.run("begin", "BEGIN IMMEDIATE", NOTHING).await.map(drop)
     }
 
     async fn commit(&mut self) -> Result<(), Error> {
-        self.run("commit", "COMMIT", &[]).await?;
+        self.run("commit", "COMMIT", NOTHING).await?;
         self.committed();
         Ok(())
     }
 
     async fn rollback(&mut self) -> Result<(), Error> {
-        self.run("rollback", "ROLLBACK", &[]).await.map(drop)
+        self.run("rollback", "ROLLBACK", NOTHING).await.map(drop)
     }
 
     async fn lock_attempts(&mut self, numbers: &[Number]) -> Result<Vec<Attempt>, Error> {
         const SQL: &str = "\
-            SELECT a.merchant, a.out_trade_no, a.shop, a.order_no, a.amount, a.state, a.closed_at
-            FROM jsonb_each(?1) AS j CROSS JOIN payonce_attempt AS a
-              ON a.merchant = j.value->>'m' AND a.out_trade_no = j.value->>'n'";
-        let found = self.rows("read attempts", SQL, &[json::numbers(numbers).into()]).await?;
-        found.iter().map(rows::attempt).collect()
+            SELECT merchant, out_trade_no, shop, order_no, amount, state, closed_at FROM payonce_attempt
+            WHERE merchant = ?1 AND out_trade_no = ?2";
+        self.read("read attempts", SQL, numbers.iter().map(number), |row| rows::attempt(row)).await
     }
 
     async fn lock_orders(&mut self, orders: &[OrderId]) -> Result<Vec<Order>, Error> {
         const SQL: &str = "\
-            SELECT o.shop, o.order_no, o.kind, o.currency, o.amount, o.status, o.paid, o.refunded, o.unapplied,
-                   o.version, o.closed_at, o.paid_at, o.created_at, o.meta
-            FROM jsonb_each(?1) AS j CROSS JOIN payonce_order AS o
-              ON o.shop = j.value->>'s' AND o.order_no = j.value->>'o'";
-        let found = self.rows("read orders", SQL, &[json::order_ids(orders).into()]).await?;
-        found.iter().map(rows::order).collect()
+            SELECT shop, order_no, kind, currency, amount, status, paid, refunded, unapplied, version, closed_at,
+                   paid_at, created_at, meta
+            FROM payonce_order WHERE shop = ?1 AND order_no = ?2";
+        let ids = orders.iter().map(|id| pair(id.shop.as_str(), id.order_no.as_str()));
+        self.read("read orders", SQL, ids, |row| rows::order(row)).await
     }
 
     async fn attempts_of(&mut self, orders: &[OrderId]) -> Result<Vec<Attempt>, Error> {
@@ -96,41 +105,31 @@ impl<C: Talk> Ledger for C {
             FROM jsonb_each(?1) AS j CROSS JOIN payonce_attempt AS a INDEXED BY payonce_attempt_by_order
               ON a.shop = j.value->>'s' AND a.order_no = j.value->>'o'
             ORDER BY a.merchant, a.out_trade_no";
-        let found = self.rows("read attempts of orders", SQL, &[json::order_ids(orders).into()]).await?;
-        found.iter().map(rows::attempt).collect()
+        let ids = [[json::order_ids(orders).into()]];
+        self.read("read attempts of orders", SQL, ids, |row| rows::attempt(row)).await
     }
 
     async fn lock_held(&mut self, numbers: &[Number]) -> Result<Vec<Held>, Error> {
         const SQL: &str = "\
-            SELECT q.merchant, q.out_trade_no, q.idem_key, q.fingerprint, q.reason, q.notice, q.callback_id, q.seen,
-                   q.first_seen, q.last_seen
-            FROM jsonb_each(?1) AS j CROSS JOIN payonce_quarantine AS q
-              ON q.merchant = j.value->>'m' AND q.out_trade_no = j.value->>'n'
-            WHERE q.state = 'held'";
-        let found = self.rows("read held notices", SQL, &[json::numbers(numbers).into()]).await?;
-        found.iter().map(rows::held).collect()
+            SELECT merchant, out_trade_no, idem_key, fingerprint, reason, notice, callback_id, seen, first_seen, last_seen
+            FROM payonce_quarantine WHERE merchant = ?1 AND out_trade_no = ?2 AND state = 'held'";
+        self.read("read held notices", SQL, numbers.iter().map(number), |row| rows::held(row)).await
     }
 
     async fn booked(&mut self, keys: &[KeyId]) -> Result<Vec<(KeyId, Fingerprint)>, Error> {
-        Talk::booked(self, keys).await
+        const SQL: &str = "\
+            SELECT merchant, idem_key, trade_no, amount, currency FROM payonce_idempotency
+            WHERE merchant = ?1 AND idem_key = ?2";
+        let ids = keys.iter().map(|id| pair(id.merchant.as_str(), id.key.as_str()));
+        self.read("read keys", SQL, ids, |row| rows::booked(row)).await
     }
 
     async fn flow_of(&mut self, numbers: &[Number]) -> Result<Vec<FlowRow>, Error> {
         const SQL: &str = "\
-            SELECT f.merchant, f.out_trade_no, f.idem_key, f.kind, f.disposition, f.shop, f.order_no, f.amount,
-                   f.currency, f.trade_no, f.full_refund, f.account, f.callback_id, f.occurred_at, f.booked_at
-            FROM jsonb_each(?1) AS j CROSS JOIN payonce_order_flow AS f
-              ON f.merchant = j.value->>'m' AND f.out_trade_no = j.value->>'n'";
-        let found = self.rows("read the ledger", SQL, &[json::numbers(numbers).into()]).await?;
-        found.iter().map(rows::flow).collect()
-    }
-
-    async fn look(&mut self, numbers: &[Number], keys: &[KeyId]) -> Result<Look, Error> {
-        Talk::look(self, numbers, keys).await
-    }
-
-    async fn book_usual(&mut self, usual: &Usual<'_>) -> Result<u64, Error> {
-        Talk::book_usual(self, usual).await
+            SELECT merchant, out_trade_no, idem_key, kind, disposition, shop, order_no, amount, currency, trade_no,
+                   full_refund, account, callback_id, occurred_at, booked_at
+            FROM payonce_order_flow WHERE merchant = ?1 AND out_trade_no = ?2";
+        self.read("read the ledger", SQL, numbers.iter().map(number), |row| rows::flow(row)).await
     }
 
     async fn insert_attempts(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
@@ -138,7 +137,7 @@ impl<C: Talk> Ledger for C {
             INSERT INTO payonce_attempt (merchant, out_trade_no, shop, order_no, amount, state, closed_at)
             SELECT value->>'m', value->>'n', value->>'s', value->>'o', value->>'a', value->>'st', value->>'c'
             FROM jsonb_each(?1)";
-        self.run("insert attempts", SQL, &[json::attempts(attempts).into()]).await.map(drop)
+        self.run("insert attempts", SQL, [[json::attempts(attempts).into()]]).await.map(drop)
     }
 
     async fn insert_orders(&mut self, orders: &[Order]) -> Result<(), Error> {
@@ -148,28 +147,55 @@ impl<C: Talk> Ledger for C {
             SELECT value->>'s', value->>'o', value->>'k', value->>'cu', value->>'a', value->>'st', value->>'p',
                    value->>'r', value->>'u', value->>'v', value->>'cl', value->>'pd', value->>'cr', value->>'me'
             FROM jsonb_each(?1)";
-        self.run("insert orders", SQL, &[json::orders(orders).into()]).await.map(drop)
+        self.run("insert orders", SQL, [[json::orders(orders).into()]]).await.map(drop)
     }
 
     async fn claim_keys(&mut self, keys: &[KeyRow]) -> Result<(), Error> {
         const SQL: &str = "\
             INSERT INTO payonce_idempotency (merchant, idem_key, trade_no, amount, currency, shop, order_no, source,
                                              repeats, last_seen, created_at)
-            SELECT value->>'m', value->>'k', value->>'t', value->>'a', value->>'cu', value->>'s', value->>'o',
-                   value->>'so', value->>'re', value->>'at', value->>'at'
-            FROM jsonb_each(?1)";
-        self.run("claim keys", SQL, &[json::key_rows(keys).into()]).await.map(drop)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10)";
+        let rows = keys.iter().map(|row| {
+            let money = row.fingerprint.money.as_ref();
+            [
+                row.id.merchant.as_str().into(),
+                row.id.key.as_str().into(),
+                row.fingerprint.trade_no.as_ref().map(|trade_no| trade_no.as_str()).into(),
+                money.map(|money| money.amount).into(),
+                money.map(|money| money.currency.as_str()).into(),
+                row.order.shop.as_str().into(),
+                row.order.order_no.as_str().into(),
+                row.source.as_str().into(),
+                row.repeats.into(),
+                row.at.0.into(),
+            ]
+        });
+        self.run("claim keys", SQL, rows).await.map(drop)
     }
 
     async fn update_orders(&mut self, orders: &[OrderUpdate]) -> Result<u64, Error> {
         const SQL: &str = "\
-            UPDATE payonce_order AS o
-            SET status = j.value->>'st', paid = j.value->>'p', refunded = j.value->>'r', unapplied = j.value->>'u',
-                version = o.version + 1, closed_at = j.value->>'cl', paid_at = j.value->>'pd', amount = j.value->>'a'
-            FROM jsonb_each(?1) AS j
-            WHERE o.shop = j.value->>'s' AND o.order_no = j.value->>'o'
-              AND o.status = j.value->>'st0' AND o.version = j.value->>'v0'";
-        self.run("update orders", SQL, &[json::order_updates(orders).into()]).await
+            UPDATE payonce_order
+            SET status = ?3, paid = ?4, refunded = ?5, unapplied = ?6, version = version + 1, closed_at = ?7,
+                paid_at = ?8, amount = ?9
+            WHERE shop = ?1 AND order_no = ?2 AND status = ?10 AND version = ?11";
+        let rows = orders.iter().map(|update| {
+            let order = &update.order;
+            [
+                order.id.shop.as_str().into(),
+                order.id.order_no.as_str().into(),
+                order.status.as_str().into(),
+                order.paid.into(),
+                order.refunded.into(),
+                order.unapplied.into(),
+                order.closed_at.map(|at| at.0).into(),
+                order.paid_at.map(|at| at.0).into(),
+                order.money.amount.into(),
+                update.was_status.as_str().into(),
+                update.was_version.into(),
+            ]
+        });
+        self.run("update orders", SQL, rows).await
     }
 
     async fn update_attempts(&mut self, attempts: &[AttemptUpdate]) -> Result<u64, Error> {
@@ -179,7 +205,7 @@ impl<C: Talk> Ledger for C {
                 closed_at = j.value->>'c'
             FROM jsonb_each(?1) AS j
             WHERE a.merchant = j.value->>'m' AND a.out_trade_no = j.value->>'n' AND a.order_no IS j.value->>'had'";
-        self.run("update attempts", SQL, &[json::attempt_updates(attempts).into()]).await
+        self.run("update attempts", SQL, [[json::attempt_updates(attempts).into()]]).await
     }
 
     async fn insert_flow(&mut self, rows: &[FlowRow]) -> Result<(), Error> {
@@ -187,23 +213,51 @@ impl<C: Talk> Ledger for C {
             INSERT INTO payonce_order_flow (merchant, out_trade_no, idem_key, kind, disposition, shop, order_no,
                                             amount, currency, trade_no, full_refund, account, callback_id,
                                             occurred_at, booked_at)
-            SELECT value->>'m', value->>'n', value->>'k', value->>'ki', value->>'d', value->>'s', value->>'o',
-                   value->>'a', value->>'cu', value->>'t', value->>'f', value->>'ac', value->>'cb', value->>'oc',
-                   value->>'at'
-            FROM jsonb_each(?1)";
-        self.run("append to the ledger", SQL, &[json::flow(rows).into()]).await.map(drop)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+        let rows = rows.iter().map(|row| {
+            [
+                row.number.merchant.as_str().into(),
+                row.number.out_trade_no.as_str().into(),
+                row.key.as_str().into(),
+                row.kind.as_str().into(),
+                row.disposition.as_str().into(),
+                row.order.shop.as_str().into(),
+                row.order.order_no.as_str().into(),
+                row.money.amount.into(),
+                row.money.currency.as_str().into(),
+                row.trade_no.as_ref().map(|trade_no| trade_no.as_str()).into(),
+                i64::from(row.full_refund).into(),
+                row.account.as_str().into(),
+                row.callback_id.as_deref().into(),
+                row.occurred_at.map(|at| at.0).into(),
+                row.booked_at.0.into(),
+            ]
+        });
+        self.run("append to the ledger", SQL, rows).await.map(drop)
     }
 
     async fn insert_effects(&mut self, effects: &[Effect]) -> Result<(), Error> {
         const SQL: &str = "\
             INSERT INTO payonce_effect (effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload,
                                         state, after, tries, due_at, created_at)
-            SELECT value->>'e', value->>'m', value->>'k', value->>'s', value->>'o', value->>'ev', value->>'na',
-                   value->>'si', CAST(substr(p.bytes, value->>'pp', value->>'pl') AS TEXT), 'ready', value->>'af', 0,
-                   value->>'du', value->>'cr'
-            FROM (SELECT ?1 AS list, ?2 AS bytes) AS p CROSS JOIN jsonb_each(p.list)";
-        let rows = json::apart::effects(effects);
-        self.run("insert effects", SQL, &[rows.array.into(), rows.bytes.as_slice().into()]).await.map(drop)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'ready', ?10, 0, ?11, ?12)";
+        let rows = effects.iter().map(|effect| {
+            [
+                effect.key.as_str().into(),
+                effect.fact.merchant.as_str().into(),
+                effect.fact.key.as_str().into(),
+                effect.order.shop.as_str().into(),
+                effect.order.order_no.as_str().into(),
+                effect.event.as_str().into(),
+                effect.name.as_str().into(),
+                effect.sink.as_str().into(),
+                effect.payload.as_str().into(),
+                effect.after.as_ref().map(|key| key.as_str()).into(),
+                effect.due_at.0.into(),
+                effect.created_at.0.into(),
+            ]
+        });
+        self.run("insert effects", SQL, rows).await.map(drop)
     }
 
     async fn hold(&mut self, notices: &[Held]) -> Result<(), Error> {
@@ -216,7 +270,7 @@ impl<C: Talk> Ledger for C {
             FROM jsonb_each(?1) WHERE true
             ON CONFLICT (merchant, out_trade_no, idem_key, fingerprint) DO UPDATE
             SET seen = seen + excluded.seen, last_seen = max(last_seen, excluded.last_seen), reason = excluded.reason";
-        self.run("hold notices", SQL, &[json::held(notices).into()]).await.map(drop)
+        self.run("hold notices", SQL, [[json::held(notices).into()]]).await.map(drop)
     }
 
     async fn release(&mut self, notices: &[Held], at: Micros) -> Result<u64, Error> {
@@ -226,40 +280,30 @@ impl<C: Talk> Ledger for C {
             FROM jsonb_each(?1) AS j
             WHERE q.merchant = j.value->>'m' AND q.out_trade_no = j.value->>'n' AND q.idem_key = j.value->>'k'
               AND q.fingerprint = j.value->>'f' AND q.state = 'held'";
-        self.run("release held notices", SQL, &[json::held(notices).into(), at.0.into()]).await
+        self.run("release held notices", SQL, [[json::held(notices).into(), at.0.into()]]).await
     }
 
-    async fn keep(&mut self, evidence: &[Evidence]) -> Result<(), Error> {
+    async fn keep(&mut self, kept: &[Evidence]) -> Result<(), Error> {
         const SQL: &str = "\
             INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
-            SELECT value->>'id', value->>'ac', value->>'at', CAST(substr(p.bytes, value->>'hp', value->>'hl') AS TEXT),
-                   substr(p.bytes, value->>'bp', value->>'bl'), value->>'bh', value->>'v', value->>'ki'
-            FROM (SELECT ?1 AS list, ?2 AS bytes) AS p CROSS JOIN jsonb_each(p.list)";
-        let rows = json::apart::evidence(evidence);
-        self.run("keep callbacks", SQL, &[rows.array.into(), rows.bytes.as_slice().into()]).await.map(drop)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        self.run("keep callbacks", SQL, kept.iter().map(evidence)).await.map(drop)
     }
 
-    async fn keep_unbelieved(&mut self, evidence: &[Evidence], per_hour: i64) -> Result<(), Error> {
+    async fn keep_unbelieved(&mut self, kept: &[Evidence], per_hour: i64) -> Result<(), Error> {
+        // Each statement sees what the one before kept.
         const SQL: &str = "\
             INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
-            SELECT value->>'id', value->>'ac', value->>'at', CAST(substr(?2, value->>'hp', value->>'hl') AS TEXT),
-                   substr(?2, value->>'bp', value->>'bl'), value->>'bh', value->>'v', value->>'ki'
-            FROM jsonb_each(?1)
-            WHERE NOT EXISTS (SELECT 1 FROM payonce_callback AS c WHERE c.account = value->>'ac'
-                              AND c.body_hash = value->>'bh' AND c.verdict <> 'booked')
-              AND (SELECT count(*) FROM payonce_callback AS c WHERE c.account = value->>'ac'
-                   AND c.verdict <> 'booked' AND c.received_at > value->>'at' - 3600000000) < ?3";
-        // One by one, so that each statement sees what the one before kept.
-        for one in evidence {
-            let rows = json::apart::evidence(std::slice::from_ref(one));
-            self.run(
-                "keep a message that was not believed",
-                SQL,
-                &[rows.array.into(), rows.bytes.as_slice().into(), per_hour.into()],
-            )
-            .await?;
-        }
-        Ok(())
+            SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
+            WHERE NOT EXISTS (SELECT 1 FROM payonce_callback AS c WHERE c.account = ?2
+                              AND c.body_hash = ?6 AND c.verdict <> 'booked')
+              AND (SELECT count(*) FROM payonce_callback AS c WHERE c.account = ?2
+                   AND c.verdict <> 'booked' AND c.received_at > ?3 - 3600000000) < ?9";
+        let rows = kept.iter().map(|one| {
+            let [id, account, received_at, headers, body, body_hash, verdict, key_id] = evidence(one);
+            [id, account, received_at, headers, body, body_hash, verdict, key_id, per_hour.into()]
+        });
+        self.run("keep a message that was not believed", SQL, rows).await.map(drop)
     }
 
     async fn count_repeats(&mut self, repeats: &[Repeat]) -> Result<(), Error> {
@@ -270,7 +314,7 @@ impl<C: Talk> Ledger for C {
                 amount = coalesce(i.amount, j.value->>'a')
             FROM jsonb_each(?1) AS j
             WHERE i.merchant = j.value->>'m' AND i.idem_key = j.value->>'k'";
-        self.run("count repeats", SQL, &[json::repeats(repeats).into()]).await.map(drop)
+        self.run("count repeats", SQL, [[json::repeats(repeats).into()]]).await.map(drop)
     }
 
     async fn overdue(&mut self, limit: i64) -> Result<Vec<Number>, Error> {
@@ -285,7 +329,7 @@ impl<C: Talk> Ledger for C {
                     WHERE f.merchant = q.merchant AND f.out_trade_no = q.out_trade_no AND f.kind = 'payment'
                       AND f.trade_no = q.notice->>'trade_no')))
             LIMIT ?1";
-        self.rows("sweep", SQL, &[limit.into()]).await?.iter().map(rows::number).collect()
+        self.read("sweep", SQL, [[limit.into()]], |row| rows::number(row)).await
     }
 }
 
@@ -296,8 +340,9 @@ impl<C: Talk> Outbox for C {
                            WHERE done_at IS NULL AND sink = ?1 AND state = 'ready' AND due_at <= ?2)
                 OR EXISTS (SELECT 1 FROM payonce_effect INDEXED BY payonce_effect_open
                            WHERE done_at IS NULL AND sink = ?1 AND state = 'leased' AND lease_until <= ?2)";
-        let found = self.rows("look for due effects", SQL, &[lease.sink.as_str().into(), lease.now.0.into()]).await?;
-        Ok(found.first().map(|row| row.int(0)).transpose()?.unwrap_or(0) != 0)
+        let values = [[lease.sink.as_str().into(), lease.now.0.into()]];
+        let found = self.read("look for due effects", SQL, values, |row| row.int(0)).await?;
+        Ok(found.first().is_some_and(|is_due| *is_due != 0))
     }
 
     async fn claim(&mut self, lease: &Lease) -> Result<Vec<Effect>, Error> {
@@ -316,21 +361,19 @@ impl<C: Talk> Outbox for C {
                 ORDER BY due_at LIMIT ?4)
             RETURNING effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload, state, after, tries,
                       due_at, last_error, created_at, done_at";
-        self.rows(
+        self.read(
             "claim effects",
             SQL,
-            &[
+            [[
                 lease.token.as_str().into(),
                 lease.until.0.into(),
                 lease.now.0.into(),
                 lease.limit.into(),
                 lease.sink.as_str().into(),
-            ],
+            ]],
+            |row| rows::effect(row),
         )
-        .await?
-        .iter()
-        .map(rows::effect)
-        .collect()
+        .await
     }
 
     async fn finish(&mut self, token: &str, finished: &[Finished], now: Micros) -> Result<u64, Error> {
@@ -340,7 +383,7 @@ impl<C: Talk> Outbox for C {
                 lease_until = NULL, done_at = CASE j.value->>'st' WHEN 'done' THEN ?3 END
             FROM jsonb_each(?1) AS j
             WHERE e.effect_key = j.value->>'e' AND e.state = 'leased' AND e.lease_token = ?2";
-        self.run("record deliveries", SQL, &[json::finished(finished).into(), token.into(), now.0.into()]).await
+        self.run("record deliveries", SQL, [[json::finished(finished).into(), token.into(), now.0.into()]]).await
     }
 
     async fn abandon_followers(&mut self, now: Micros) -> Result<u64, Error> {
@@ -350,14 +393,14 @@ impl<C: Talk> Outbox for C {
             FROM payonce_effect AS b
             WHERE e.done_at IS NULL AND e.state = 'ready' AND e.after IS NOT NULL AND b.effect_key = e.after
               AND b.state IN ('dead', 'cancelled')";
-        self.run("abandon followers", SQL, &[now.0.into()]).await
+        self.run("abandon followers", SQL, [[now.0.into()]]).await
     }
 
     async fn retry(&mut self, key: &EffectKey, now: Micros) -> Result<u64, Error> {
         const SQL: &str = "\
             UPDATE payonce_effect SET state = 'ready', due_at = ?2, tries = 0
             WHERE state = 'dead' AND (effect_key = ?1 OR after = ?1)";
-        self.run("retry an effect", SQL, &[key.as_str().into(), now.0.into()]).await
+        self.run("retry an effect", SQL, [[key.as_str().into(), now.0.into()]]).await
     }
 
     async fn run_statement(&mut self, statement: &Statement, payload: &str) -> Result<u64, Error> {
@@ -373,7 +416,7 @@ impl<C: Talk> Outbox for C {
                 other => other.to_string().into(),
             })
             .collect();
-        self.run("the configured statement", &statement.text(|_| "?".to_owned()), &values).await
+        self.run("the configured statement", &statement.text(|_| "?".to_owned()), [values]).await
     }
 }
 
@@ -392,16 +435,16 @@ impl<C: Talk> Views for C {
               ON f.merchant = j.value->>'m' AND f.out_trade_no = j.value->>'n'
             JOIN payonce_idempotency AS i ON i.merchant = f.merchant AND i.idem_key = f.idem_key
             ORDER BY f.booked_at, f.idem_key";
-        let flow = self.rows("read the ledger", FLOW, &[json::numbers(&numbers).into()]).await?;
-        let flow = flow.iter().map(rows::flow_view).collect::<Result<Vec<_>, _>>()?;
+        let of_numbers = [[json::numbers(&numbers).into()]];
+        let flow = self.read("read the ledger", FLOW, of_numbers, |row| rows::flow_view(row)).await?;
         let held = self.lock_held(&numbers).await?;
         const EFFECTS: &str = "\
             SELECT effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload, state, after, tries,
                    due_at, last_error, created_at, done_at
             FROM payonce_effect INDEXED BY payonce_effect_by_order WHERE shop = ?1 AND order_no = ?2
             ORDER BY created_at, effect_key";
-        let effects = self.rows("read effects", EFFECTS, &[shop.as_str().into(), order_no.as_str().into()]).await?;
-        let effects = effects.iter().map(rows::effect).collect::<Result<Vec<_>, _>>()?;
+        let of_order = [pair(shop.as_str(), order_no.as_str())];
+        let effects = self.read("read effects", EFFECTS, of_order, |row| rows::effect(row)).await?;
         let ids: Vec<&str> = (flow.iter().filter_map(|view| view.row.callback_id.as_deref()))
             .chain(held.iter().filter_map(|held| held.callback_id.as_deref()))
             .collect();
@@ -409,8 +452,7 @@ impl<C: Talk> Views for C {
             SELECT DISTINCT c.id, c.account, c.received_at, c.verdict, c.key_id, length(c.body)
             FROM jsonb_each(?1) AS j CROSS JOIN payonce_callback AS c ON c.id = j.value ORDER BY c.id";
         let ids = serde_json::to_string(&ids).unwrap_or_default();
-        let callbacks = self.rows("read callbacks", CALLBACKS, &[ids.into()]).await?;
-        let callbacks = callbacks.iter().map(rows::callback_view).collect::<Result<Vec<_>, _>>()?;
+        let callbacks = self.read("read callbacks", CALLBACKS, [[ids.into()]], |row| rows::callback_view(row)).await?;
         Ok(Some(OrderView { order, attempts, flow, effects, held, callbacks }))
     }
 
@@ -420,15 +462,13 @@ impl<C: Talk> Views for C {
                    due_at, last_error, created_at, done_at
             FROM payonce_effect WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR effect_key > ?2)
             ORDER BY effect_key LIMIT ?3";
-        self.rows(
+        self.read(
             "read effects",
             SQL,
-            &[filter.state.map(EffectState::as_str).into(), filter.after_key.as_deref().into(), filter.limit.into()],
+            [[filter.state.map(EffectState::as_str).into(), filter.after_key.as_deref().into(), filter.limit.into()]],
+            |row| rows::effect(row),
         )
-        .await?
-        .iter()
-        .map(rows::effect)
-        .collect()
+        .await
     }
 
     async fn effect(&mut self, key: &EffectKey) -> Result<Option<Effect>, Error> {
@@ -436,14 +476,14 @@ impl<C: Talk> Views for C {
             SELECT effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload, state, after, tries,
                    due_at, last_error, created_at, done_at
             FROM payonce_effect WHERE effect_key = ?1";
-        let found = self.rows("read an effect", SQL, &[key.as_str().into()]).await?;
-        found.first().map(rows::effect).transpose()
+        let mut found = self.read("read an effect", SQL, [[key.as_str().into()]], |row| rows::effect(row)).await?;
+        Ok(found.pop())
     }
 
     async fn callback_body(&mut self, id: &str) -> Result<Option<Vec<u8>>, Error> {
         const SQL: &str = "SELECT body FROM payonce_callback WHERE id = ?1";
-        let found = self.rows("read a callback", SQL, &[id.into()]).await?;
-        found.first().map(|row| row.bytes(0)).transpose()
+        let mut found = self.read("read a callback", SQL, [[id.into()]], |row| row.bytes(0)).await?;
+        Ok(found.pop())
     }
 
     async fn counts(&mut self) -> Result<Counts, Error> {
@@ -458,7 +498,7 @@ impl<C: Talk> Views for C {
                    (SELECT min(due_at) FROM payonce_effect INDEXED BY payonce_effect_open
                     WHERE done_at IS NULL AND state = 'ready'),
                    (SELECT count(*) FROM payonce_callback INDEXED BY payonce_callback_unbelieved WHERE verdict <> 'booked')";
-        let found = self.rows("count", SQL, &[]).await?;
-        rows::counts(found.first().ok_or_else(|| Error::permanent("count: no row"))?)
+        let mut found = self.read("count", SQL, NOTHING, |row| rows::counts(row)).await?;
+        found.pop().ok_or_else(|| Error::permanent("count: no row"))
     }
 }

@@ -9,9 +9,8 @@ use crate::{
     order::Number,
     own_table::{OwnChange, OwnRow, OwnTable, OwnUpdate, Word},
     store::{
-        json,
-        rows::{self, Cells as _},
-        sqlite::{Cell, Talk},
+        json, rows,
+        sqlite::{Cell, NOTHING, Talk},
     },
 };
 
@@ -32,19 +31,19 @@ impl<C: Talk> OwnTables for C {
         let numbers: Vec<&str> = order_nos.iter().map(OrderNo::as_str).collect();
         let numbers = serde_json::to_string(&numbers).unwrap_or_default();
         let sql = read(table, DIALECT, 1, lock);
-        self.rows("read your orders", &sql, &[numbers.into()]).await?.iter().map(rows::own_row).collect()
+        self.read("read your orders", &sql, [[numbers.into()]], |row| rows::own_row(row)).await
     }
 
     async fn update_own(&mut self, table: &OwnTable, change: OwnChange, rows: &[OwnUpdate]) -> Result<u64, Error> {
         let mut values = vec![json::own_updates(table, rows).into(), new_word(table, change)?.into()];
         values.extend(table.words(change.from).iter().map(|word| Cell::from(word.to_string())));
-        self.run("update your orders", &update(table, DIALECT, change, rows.len()), &values).await
+        self.run("update your orders", &update(table, DIALECT, change, rows.len()), [values]).await
     }
 
     async fn waiting(&mut self, merchant: &Merchant, after: &str, limit: i64) -> Result<Vec<Number>, Error> {
         const SQL: &str = waiting!("INDEXED BY payonce_quarantine_held", "?1", "?2", "?3");
-        let values = [merchant.as_str().into(), after.into(), limit.into()];
-        self.rows("look for waiting numbers", SQL, &values).await?.iter().map(rows::number).collect()
+        let values = [[merchant.as_str().into(), after.into(), limit.into()]];
+        self.read("look for waiting numbers", SQL, values, |row| rows::number(row)).await
     }
 
     async fn own_schema(&mut self, table: &OwnTable) -> Result<OwnSchema, Error> {
@@ -59,36 +58,36 @@ impl<C: Talk> OwnTables for C {
         let what = "look at your table";
         let name = table.table.table.as_str();
         let schema = table.table.schema.as_ref().map_or("main", |schema| schema.as_str());
-        let columns = self.rows(what, COLUMNS, &[name.into(), schema.into()]).await?;
+        let columns =
+            self.read(what, COLUMNS, [[name.into(), schema.into()]], |row| Ok((row.text(0)?, row.text(1)?))).await?;
         if columns.is_empty() {
             return Ok(OwnSchema::default());
         }
         let order_no = table.order_no.as_str();
-        let unique = self.rows(what, UNIQUE, &[name.into(), schema.into(), order_no.into()]).await?;
-        let collation = unique.first().map(|row| row.text(0)).transpose()?;
-        let text = self.rows(what, COLLATION, &[name.into()]).await?;
-        let text = text.first().map(|row| row.optional_text(0)).transpose()?.flatten().unwrap_or_default();
-        let folds = match collation {
+        let values = [[name.into(), schema.into(), order_no.into()]];
+        let unique = self.read(what, UNIQUE, values, |row| row.text(0)).await?;
+        let text = self.read(what, COLLATION, [[name.into()]], |row| row.optional_text(0)).await?;
+        let text = text.into_iter().next().flatten().unwrap_or_default();
+        let folds = match unique.first().cloned() {
             Some(collation) if collation != "BINARY" => Some(collation),
             None if text.to_ascii_uppercase().contains("COLLATE NOCASE") => Some("NOCASE".to_owned()),
             _ => None,
         };
-        let columns = columns.iter().map(|row| {
-            let (name, kind) = (row.text(0)?, row.text(1)?);
+        let columns = columns.into_iter().map(|(name, kind)| {
             let folds = folds.clone().filter(|_| name.eq_ignore_ascii_case(order_no));
-            Ok(OwnColumn { name, kind, folds, length: None, words: Vec::new() })
+            OwnColumn { name, kind, folds, length: None, words: Vec::new() }
         });
-        let columns = columns.collect::<Result<Vec<_>, Error>>()?;
+        let columns: Vec<OwnColumn> = columns.collect();
         let has_status = columns.iter().any(|column| column.name.eq_ignore_ascii_case(table.status.as_str()));
-        let found = match has_status {
-            true => self.rows(what, &statuses(table, DIALECT), &[]).await?,
+        let statuses = match has_status {
+            true => self.read(what, &statuses(table, DIALECT), NOTHING, |row| rows::own_status(row)).await?,
             false => Vec::new(),
         };
         Ok(OwnSchema {
             columns,
             is_unique: !unique.is_empty(),
             not_transactional: None,
-            statuses: found.iter().map(rows::own_status).collect::<Result<_, _>>()?,
+            statuses,
             statements: statements(table, DIALECT),
         })
     }

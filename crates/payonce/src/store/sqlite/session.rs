@@ -10,11 +10,8 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
 };
 
-use super::{Sqlite, SqliteOptions, Talk, checkpoint::Checkpointer};
-use crate::{
-    error::Error,
-    store::{Engine, rows::Cells as _},
-};
+use super::{NOTHING, Sqlite, SqliteOptions, Talk, checkpoint::Checkpointer};
+use crate::{error::Error, store::Engine};
 
 /// Another process may hold the file for this long before a write gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
@@ -27,6 +24,8 @@ const PAGE_BYTES: u32 = 8192;
 /// batch meets one every few commits, and the same hot pages are copied each time; 32 MiB of WAL copy them once.
 const SETTINGS: [(&str, &str); 3] =
     [("cache_size", "-65536"), ("wal_autocheckpoint", "4000"), ("mmap_size", "268435456")];
+
+const SYNCHRONOUS: &str = "PRAGMA synchronous";
 
 const READ_ONLY: &str = "PRAGMA query_only = 1";
 
@@ -50,7 +49,7 @@ impl Engine for Sqlite {
     async fn connect_reader(options: &SqliteOptions) -> Result<Self, Error> {
         let connection = open(options).map_err(|error| error.during("open the database"))?;
         let mut reader = Self { checkpointer: None, connection };
-        reader.run("open for reading", READ_ONLY, &[]).await?;
+        reader.run("open for reading", READ_ONLY, NOTHING).await?;
         Ok(reader)
     }
 
@@ -64,7 +63,7 @@ impl Engine for Sqlite {
     }
 
     async fn doubts(&mut self) -> Result<Vec<String>, Error> {
-        doubts(self).await
+        Ok(doubts(&self.read("read settings", SYNCHRONOUS, NOTHING, |row| row.int(0)).await?))
     }
 }
 
@@ -93,7 +92,7 @@ impl Engine for SqliteConnection {
 
     async fn connect_reader(options: &SqliteOptions) -> Result<Self, Error> {
         let mut connection = <Self as Engine>::connect(options).await?;
-        connection.run("open for reading", READ_ONLY, &[]).await?;
+        connection.run("open for reading", READ_ONLY, NOTHING).await?;
         Ok(connection)
     }
 
@@ -123,18 +122,17 @@ impl Engine for SqliteConnection {
     }
 
     async fn doubts(&mut self) -> Result<Vec<String>, Error> {
-        doubts(self).await
+        Ok(doubts(&self.read("read settings", SYNCHRONOUS, NOTHING, |row| row.int(0)).await?))
     }
 }
 
-async fn doubts(talk: &mut impl Talk) -> Result<Vec<String>, Error> {
-    let found = talk.rows("read settings", "PRAGMA synchronous", &[]).await?;
-    let level: i64 = found.first().map(|row| row.int(0)).transpose()?.unwrap_or(0);
-    Ok(if level >= 2 {
-        Vec::new()
-    } else {
-        vec![format!("SQLite: synchronous = {level}; below FULL (2) the last commits can be lost with the power")]
-    })
+/// By what a connection says of itself.
+fn doubts(synchronous: &[i64]) -> Vec<String> {
+    let level = synchronous.first().copied().unwrap_or(0);
+    if level >= 2 {
+        return Vec::new();
+    }
+    vec![format!("SQLite: synchronous = {level}; below FULL (2) the last commits can be lost with the power")]
 }
 
 fn open(options: &SqliteOptions) -> Result<rusqlite::Connection, Error> {

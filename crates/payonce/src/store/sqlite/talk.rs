@@ -2,22 +2,20 @@
 //!
 //! Here: how a statement and its values reach the file, and what comes back. sqlx keeps each connection on a
 //! thread of its own, so every statement there and back is two turns of threads; ours computes where it is
-//! called, and the hot verbs run a prepared statement row by row (`hot`). Not here: SQL.
+//! called, and a statement that is run for many rows is prepared once. Not here: SQL.
 
 use std::borrow::Cow;
 
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use sqlx::{SqliteConnection, TypeInfo as _, ValueRef as _};
-
-use super::{Sqlite, hot};
-use crate::{
-    error::Error,
-    key::Fingerprint,
-    order::Number,
-    store::{KeyId, Look, Usual, book_usual_in_steps, look_in_steps, rows::Cells},
+use rusqlite::{
+    params_from_iter,
+    types::{ToSqlOutput, ValueRef},
 };
+use sqlx::SqliteConnection;
 
-/// A value that goes in, or came out.
+use super::Sqlite;
+use crate::{error::Error, store::rows::Cells};
+
+/// A value that goes in.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell<'a> {
     /// NULL.
@@ -27,11 +25,8 @@ pub enum Cell<'a> {
     /// A text.
     Text(Cow<'a, str>),
     /// Bytes.
-    Bytes(Cow<'a, [u8]>),
+    Bytes(&'a [u8]),
 }
-
-/// What a statement gave back, cell by cell.
-pub(crate) type Row = Vec<Cell<'static>>;
 
 impl From<i64> for Cell<'_> {
     fn from(value: i64) -> Self {
@@ -53,7 +48,7 @@ impl<'a> From<&'a str> for Cell<'a> {
 
 impl<'a> From<&'a [u8]> for Cell<'a> {
     fn from(value: &'a [u8]) -> Self {
-        Self::Bytes(Cow::Borrowed(value))
+        Self::Bytes(value)
     }
 }
 
@@ -74,78 +69,47 @@ impl rusqlite::ToSql for Cell<'_> {
     }
 }
 
-fn other_kind(index: usize) -> Error {
-    Error::permanent(format!("a stored row does not read: column {index} is missing or of another kind"))
+/// One set of values, in the order of the parameters.
+pub trait Values: Send {
+    /// All of them.
+    fn cells(&self) -> &[Cell<'_>];
 }
 
-impl Cells for Row {
-    fn optional_text(&self, index: usize) -> Result<Option<String>, Error> {
-        match self.get(index) {
-            Some(Cell::Text(text)) => Ok(Some(text.clone().into_owned())),
-            Some(Cell::Null) => Ok(None),
-            _ => Err(other_kind(index)),
-        }
-    }
-
-    fn optional_int(&self, index: usize) -> Result<Option<i64>, Error> {
-        match self.get(index) {
-            Some(Cell::Int(value)) => Ok(Some(*value)),
-            Some(Cell::Null) => Ok(None),
-            _ => Err(other_kind(index)),
-        }
-    }
-
-    fn bytes(&self, index: usize) -> Result<Vec<u8>, Error> {
-        match self.get(index) {
-            Some(Cell::Bytes(bytes)) => Ok(bytes.clone().into_owned()),
-            Some(Cell::Text(text)) => Ok(text.as_bytes().to_vec()),
-            _ => Err(other_kind(index)),
-        }
+impl<const N: usize> Values for [Cell<'_>; N] {
+    fn cells(&self) -> &[Cell<'_>] {
+        self
     }
 }
 
-/// Read where it lies, without a copy of the cells that are not wanted.
-impl Cells for rusqlite::Row<'_> {
-    fn optional_text(&self, index: usize) -> Result<Option<String>, Error> {
-        Ok(self.get(index)?)
-    }
-
-    fn optional_int(&self, index: usize) -> Result<Option<i64>, Error> {
-        Ok(self.get(index)?)
-    }
-
-    fn bytes(&self, index: usize) -> Result<Vec<u8>, Error> {
-        Ok(self.get(index)?)
+impl Values for Vec<Cell<'_>> {
+    fn cells(&self) -> &[Cell<'_>] {
+        self
     }
 }
 
-/// A connection that takes statements.
+/// For a statement without parameters: once, with nothing.
+pub(crate) const NOTHING: [[Cell<'static>; 0]; 1] = [[]];
+
+/// A connection that takes statements, each once for every set of values.
 pub trait Talk: Send + Sized {
-    /// Runs a statement; its rows.
-    fn rows(
+    /// Runs a statement; what `read` makes of the rows.
+    fn read<V: Values, T: Send>(
         &mut self,
         what: &str,
         sql: &str,
-        values: &[Cell<'_>],
-    ) -> impl Future<Output = Result<Vec<Row>, Error>> + Send;
+        each: impl IntoIterator<Item = V, IntoIter: Send> + Send,
+        read: impl Fn(&dyn Cells) -> Result<T, Error> + Send,
+    ) -> impl Future<Output = Result<Vec<T>, Error>> + Send;
     /// Runs a statement; affected rows.
-    fn run(&mut self, what: &str, sql: &str, values: &[Cell<'_>]) -> impl Future<Output = Result<u64, Error>> + Send;
+    fn run<V: Values>(
+        &mut self,
+        what: &str,
+        sql: &str,
+        each: impl IntoIterator<Item = V, IntoIter: Send> + Send,
+    ) -> impl Future<Output = Result<u64, Error>> + Send;
 
     /// Something was committed.
     fn committed(&self) {}
-
-    /// The ledger's verb of this name, for a connection that has its own way.
-    fn look(&mut self, numbers: &[Number], keys: &[KeyId]) -> impl Future<Output = Result<Look, Error>> + Send {
-        look_in_steps(self, numbers, keys)
-    }
-    /// The same.
-    fn book_usual(&mut self, rows: &Usual<'_>) -> impl Future<Output = Result<u64, Error>> + Send {
-        book_usual_in_steps(self, rows)
-    }
-    /// The same.
-    fn booked(&mut self, keys: &[KeyId]) -> impl Future<Output = Result<Vec<(KeyId, Fingerprint)>, Error>> + Send {
-        super::booked_by_array(self, keys)
-    }
 }
 
 type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;
@@ -156,45 +120,63 @@ fn query(sql: &str, values: &[Cell<'_>]) -> Query<'static> {
         Cell::Null => query.bind(None::<String>),
         Cell::Int(value) => query.bind(*value),
         Cell::Text(value) => query.bind(value.clone().into_owned()),
-        Cell::Bytes(value) => query.bind(value.clone().into_owned()),
+        Cell::Bytes(value) => query.bind(value.to_vec()),
     })
 }
 
-fn row(row: &sqlx::sqlite::SqliteRow) -> Result<Row, Error> {
-    use sqlx::Row as _;
-    let cell = |index| -> Result<Cell<'static>, sqlx::Error> {
-        let raw = row.try_get_raw(index)?;
-        if raw.is_null() {
-            return Ok(Cell::Null);
-        }
-        Ok(match raw.type_info().name() {
-            "INTEGER" | "BOOLEAN" => Cell::Int(row.try_get_unchecked(index)?),
-            "BLOB" => Cell::Bytes(Cow::Owned(row.try_get_unchecked(index)?)),
-            _ => Cell::Text(Cow::Owned(row.try_get_unchecked(index)?)),
-        })
-    };
-    (0..row.len()).map(cell).collect::<Result<Row, _>>().map_err(Error::from)
-}
-
 impl Talk for SqliteConnection {
-    async fn rows(&mut self, what: &str, sql: &str, values: &[Cell<'_>]) -> Result<Vec<Row>, Error> {
-        let found = query(sql, values).fetch_all(self).await.map_err(|error| Error::from(error).during(what))?;
-        found.iter().map(row).collect()
+    async fn read<V: Values, T: Send>(
+        &mut self,
+        what: &str,
+        sql: &str,
+        each: impl IntoIterator<Item = V, IntoIter: Send> + Send,
+        read: impl Fn(&dyn Cells) -> Result<T, Error> + Send,
+    ) -> Result<Vec<T>, Error> {
+        let mut out = Vec::new();
+        for values in each {
+            let query = query(sql, values.cells());
+            let found = query.fetch_all(&mut *self).await.map_err(|error| Error::from(error).during(what))?;
+            for row in &found {
+                out.push(read(row)?);
+            }
+        }
+        Ok(out)
     }
 
-    async fn run(&mut self, what: &str, sql: &str, values: &[Cell<'_>]) -> Result<u64, Error> {
-        let done = query(sql, values).execute(self).await.map_err(|error| Error::from(error).during(what))?;
-        Ok(done.rows_affected())
+    async fn run<V: Values>(
+        &mut self,
+        what: &str,
+        sql: &str,
+        each: impl IntoIterator<Item = V, IntoIter: Send> + Send,
+    ) -> Result<u64, Error> {
+        let mut affected = 0;
+        for values in each {
+            let query = query(sql, values.cells());
+            let done = query.execute(&mut *self).await.map_err(|error| Error::from(error).during(what))?;
+            affected += done.rows_affected();
+        }
+        Ok(affected)
     }
 }
 
 impl Talk for Sqlite {
-    async fn rows(&mut self, what: &str, sql: &str, values: &[Cell<'_>]) -> Result<Vec<Row>, Error> {
-        hot::rows(&self.connection, sql, values).map_err(|error| error.during(what))
+    async fn read<V: Values, T: Send>(
+        &mut self,
+        what: &str,
+        sql: &str,
+        each: impl IntoIterator<Item = V, IntoIter: Send> + Send,
+        read: impl Fn(&dyn Cells) -> Result<T, Error> + Send,
+    ) -> Result<Vec<T>, Error> {
+        self.read_now(sql, each, read).map_err(|error| error.during(what))
     }
 
-    async fn run(&mut self, what: &str, sql: &str, values: &[Cell<'_>]) -> Result<u64, Error> {
-        hot::run(&self.connection, sql, values).map_err(|error| error.during(what))
+    async fn run<V: Values>(
+        &mut self,
+        what: &str,
+        sql: &str,
+        each: impl IntoIterator<Item = V, IntoIter: Send> + Send,
+    ) -> Result<u64, Error> {
+        self.run_now(sql, each).map_err(|error| error.during(what))
     }
 
     fn committed(&self) {
@@ -202,16 +184,38 @@ impl Talk for Sqlite {
             checkpointer.hint();
         }
     }
+}
 
-    async fn look(&mut self, numbers: &[Number], keys: &[KeyId]) -> Result<Look, Error> {
-        hot::look(&self.connection, numbers, keys).map_err(|error| error.during("look"))
+impl Sqlite {
+    fn read_now<V: Values, T>(
+        &self,
+        sql: &str,
+        each: impl IntoIterator<Item = V>,
+        read: impl Fn(&dyn Cells) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut out = Vec::new();
+        for values in each {
+            let mut found = statement.query(params_from_iter(values.cells()))?;
+            while let Some(row) = found.next()? {
+                out.push(read(row)?);
+            }
+        }
+        Ok(out)
     }
 
-    async fn book_usual(&mut self, rows: &Usual<'_>) -> Result<u64, Error> {
-        hot::book_usual(&self.connection, rows).map_err(|error| error.during("book"))
-    }
-
-    async fn booked(&mut self, keys: &[KeyId]) -> Result<Vec<(KeyId, Fingerprint)>, Error> {
-        hot::booked(&self.connection, keys).map_err(|error| error.during("read keys"))
+    fn run_now<V: Values>(&self, sql: &str, each: impl IntoIterator<Item = V>) -> Result<u64, Error> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut affected = 0;
+        for values in each {
+            let mut found = statement.query(params_from_iter(values.cells()))?;
+            // A user's own statement may return rows: nobody wants them, and only the last step ends it.
+            while found.next()?.is_some() {}
+            drop(found);
+            if !statement.readonly() {
+                affected += self.connection.changes();
+            }
+        }
+        Ok(affected)
     }
 }
