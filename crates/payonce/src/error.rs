@@ -65,7 +65,7 @@ impl Error {
 /// SQLite's codes that mean "try again in a new transaction" (sqlite.org/rescode.html): BUSY,
 /// `BUSY_RECOVERY`, `BUSY_SNAPSHOT`.
 #[cfg(feature = "sqlite")]
-const SQLITE: [&str; 3] = ["5", "261", "517"];
+const SQLITE: [i32; 3] = [5, 261, 517];
 
 /// And those of a unique index that has the row: `CONSTRAINT_PRIMARYKEY`, `CONSTRAINT_UNIQUE`.
 #[cfg(feature = "sqlite")]
@@ -97,7 +97,7 @@ fn is_transient(error: &dyn sqlx::error::DatabaseError) -> bool {
     }
     #[cfg(feature = "sqlite")]
     if let Some(code) = error.code() {
-        return SQLITE.contains(&code.as_ref());
+        return code.parse().is_ok_and(|code| SQLITE.contains(&code));
     }
     let _ = error;
     false
@@ -121,7 +121,7 @@ impl From<rusqlite::Error> for Error {
         let code = error.sqlite_error().map(|error| error.extended_code);
         let kind = match code {
             Some(code) if UNIQUE.contains(&code) => Kind::Conflict,
-            Some(code) if SQLITE.contains(&code.to_string().as_str()) => Kind::Transient,
+            Some(code) if SQLITE.contains(&code) => Kind::Transient,
             _ => Kind::Permanent,
         };
         Self { kind, what: String::new(), source: Some(Box::new(error)) }
