@@ -157,6 +157,18 @@ impl Control {
     }
 }
 
+/// The order's status and amount, as found before anything is done.
+type Seen = Option<(String, i64)>;
+
+/// What the look alone answers: no to an order that is not there or is of another amount, yes to one that is paid.
+/// `None`: go on.
+fn at_once(seen: &Seen, notice: &Notice) -> Option<bool> {
+    match seen {
+        Some((status, due)) if *due == amount(notice) => (status == "PAID").then_some(true),
+        _ => Some(false),
+    }
+}
+
 fn trade_no(notice: &Notice) -> &str {
     notice.trade_no.as_ref().map_or("", |trade_no| trade_no.as_str())
 }

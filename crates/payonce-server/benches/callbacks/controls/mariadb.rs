@@ -4,11 +4,11 @@ use std::str::FromStr as _;
 
 use payonce::{notice::Notice, time::Micros};
 use sqlx::{
-    ConnectOptions as _, Connection as _, Executor as _, MySqlConnection, MySqlPool, Row as _,
+    ConnectOptions as _, Connection as _, Executor as _, MySqlConnection, MySqlPool,
     mysql::{MySqlConnectOptions, MySqlPoolOptions},
 };
 
-use super::{Connection, POOL, amount, key, payload, say_durable, trade_no};
+use super::{Connection, POOL, Seen, amount, at_once, key, payload, say_durable, trade_no};
 use crate::Outcome;
 
 pub(super) async fn pool(url: &str) -> Outcome<MySqlPool> {
@@ -29,23 +29,16 @@ pub(super) async fn pool(url: &str) -> Outcome<MySqlPool> {
     Ok(pool)
 }
 
-/// What the order says before anything is done: `None` if there is none, or its amount is another.
-async fn status_of(connection: &mut MySqlConnection, notice: &Notice) -> Result<Option<String>, sqlx::Error> {
-    let row = sqlx::query("SELECT status, amount FROM t_order WHERE order_no = ?")
-        .bind(notice.out_trade_no.as_str())
-        .fetch_optional(connection)
-        .await?;
-    let Some(row) = row else { return Ok(None) };
-    if row.try_get::<i64, _>(1)? == amount(notice) { row.try_get(0).map(Some) } else { Ok(None) }
+async fn seen(connection: &mut MySqlConnection, notice: &Notice) -> Result<Seen, sqlx::Error> {
+    let look = sqlx::query_as("SELECT status, amount FROM t_order WHERE order_no = ?");
+    look.bind(notice.out_trade_no.as_str()).fetch_optional(connection).await
 }
 
 /// Looks, then four statements in one transaction.
 pub(super) async fn book(pool: &MySqlPool, notice: &Notice) -> Result<bool, sqlx::Error> {
     let mut connection = pool.acquire().await?;
-    match status_of(&mut connection, notice).await?.as_deref() {
-        None => return Ok(false),
-        Some("PAID") => return Ok(true),
-        Some(_) => {}
+    if let Some(answer) = at_once(&seen(&mut connection, notice).await?, notice) {
+        return Ok(answer);
     }
     let (order_no, trade_no, now) = (notice.out_trade_no.as_str(), trade_no(notice), Micros::now().0);
     let mut transaction = connection.begin().await?;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use payonce::{notice::Notice, time::Micros};
 use sqlx::{
-    Row as _, SqlitePool,
+    SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 
-use super::{Connection, POOL, amount, key, payload, say_durable, trade_no};
+use super::{Connection, POOL, Seen, amount, at_once, key, payload, say_durable, trade_no};
 use crate::Outcome;
 
 pub(super) async fn pool(path: &str) -> Outcome<SqlitePool> {
@@ -22,22 +22,15 @@ pub(super) async fn pool(path: &str) -> Outcome<SqlitePool> {
     Ok(pool)
 }
 
-/// What the order says before anything is done: `None` if there is none, or its amount is another.
-async fn status_of(pool: &SqlitePool, notice: &Notice) -> Result<Option<String>, sqlx::Error> {
-    let row = sqlx::query("SELECT status, amount FROM t_order WHERE order_no = ?1")
-        .bind(notice.out_trade_no.as_str())
-        .fetch_optional(pool)
-        .await?;
-    let Some(row) = row else { return Ok(None) };
-    if row.try_get::<i64, _>(1)? == amount(notice) { row.try_get(0).map(Some) } else { Ok(None) }
+async fn seen(pool: &SqlitePool, notice: &Notice) -> Result<Seen, sqlx::Error> {
+    let look = sqlx::query_as("SELECT status, amount FROM t_order WHERE order_no = ?1");
+    look.bind(notice.out_trade_no.as_str()).fetch_optional(pool).await
 }
 
 /// Looks, then five statements in one transaction.
 pub(super) async fn book(pool: &SqlitePool, notice: &Notice) -> Result<bool, sqlx::Error> {
-    match status_of(pool, notice).await?.as_deref() {
-        None => return Ok(false),
-        Some("PAID") => return Ok(true),
-        Some(_) => {}
+    if let Some(answer) = at_once(&seen(pool, notice).await?, notice) {
+        return Ok(answer);
     }
     let (order_no, trade_no, now) = (notice.out_trade_no.as_str(), trade_no(notice), Micros::now().0);
     let mut transaction = pool.begin_with("BEGIN IMMEDIATE").await?;
