@@ -17,7 +17,7 @@ use payonce::{
     own_table::OwnTable,
     rules::Rules,
     store::{
-        self, Database, OwnSchema, Store,
+        self, About, Database, OwnSchema, Store,
         sqlite::{Sqlite, SqliteOptions},
     },
 };
@@ -150,19 +150,6 @@ impl fmt::Display for Place {
     }
 }
 
-/// What a server says of itself.
-#[derive(Clone, Debug)]
-pub struct About {
-    /// As its [`Product::name`].
-    pub product: &'static str,
-    /// As it names it.
-    pub version: String,
-    /// Migrations that were applied.
-    pub applied: Vec<i64>,
-    /// Migrations that this program has.
-    pub known: Vec<i64>,
-}
-
 /// What the commands ask of a database, whichever engine it is.
 pub trait Door: Send + Sync {
     /// Brings the tables up to date; the numbers of the migrations applied now.
@@ -243,10 +230,6 @@ impl<E: store::server::Server> Door for ServerDoor<E> {
     }
 
     fn about(&self) -> BoxFuture<'_, Result<Option<About>, Error>> {
-        Box::pin(async {
-            let store::server::About { product, version, applied, known } =
-                E::connect_reader(&self.0).await?.about().await?;
-            Ok(Some(About { product, version, applied, known }))
-        })
+        Box::pin(async { E::connect_reader(&self.0).await?.about().await.map(Some) })
     }
 }

@@ -447,6 +447,19 @@ pub trait Views: Send {
     fn counts(&mut self) -> impl Future<Output = Result<Counts, Error>> + Send;
 }
 
+/// What a server says of itself, for `payonce doctor`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct About {
+    /// PostgreSQL, MariaDB, MySQL or OceanBase.
+    pub product: &'static str,
+    /// As it names it, with whatever its packager added.
+    pub version: String,
+    /// Migrations that were applied.
+    pub applied: Vec<i64>,
+    /// Migrations that this program has.
+    pub known: Vec<i64>,
+}
+
 /// An engine: how to connect, to migrate, and what is to be known of its temper.
 pub trait Engine: Ledger + Outbox + Views + Sized + Send + 'static {
     /// Where and how to connect.

@@ -4,7 +4,10 @@
 
 use std::{fmt, future::Future, time::Duration};
 
-use crate::{error::Error, store::Engine};
+use crate::{
+    error::Error,
+    store::{About, Engine},
+};
 
 /// Where a database server is.
 #[derive(Clone)]
@@ -41,19 +44,6 @@ pub enum Clock {
     Server,
     /// The caller's, taken as it is: for simulated time, where all callers share one clock.
     Caller,
-}
-
-/// What a server says of itself, for `payonce doctor`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
-    /// PostgreSQL, MariaDB, MySQL or OceanBase.
-    pub product: &'static str,
-    /// As it names it, with whatever its packager added.
-    pub version: String,
-    /// Migrations that were applied.
-    pub applied: Vec<i64>,
-    /// Migrations that this program has.
-    pub known: Vec<i64>,
 }
 
 /// An engine that is reached over a network.

@@ -9,13 +9,16 @@ use std::{
     sync::Arc,
 };
 
-use payonce::{rules::Rules, store::Counts};
+use payonce::{
+    rules::Rules,
+    store::{About, Counts},
+};
 
 use super::{Findings, machine};
 use crate::{
     cli::migrate,
     config::{Config, reason},
-    database::{About, Books, Engine, Place},
+    database::{Books, Engine, Place},
 };
 
 const DATABASE: &str = "database";

@@ -15,9 +15,9 @@ use super::{execute, fetch, query, say};
 use crate::{
     error::Error,
     store::{
-        Engine, Ledger,
+        About, Engine, Ledger,
         rows::Cells,
-        server::{ANSWER, About, CONNECT, Clock, Server, ServerOptions, TRUSTED_IDLE, within},
+        server::{ANSWER, CONNECT, Clock, Server, ServerOptions, TRUSTED_IDLE, within},
     },
 };
 

@@ -16,9 +16,9 @@ use super::{execute, fetch, query};
 use crate::{
     error::Error,
     store::{
-        Engine,
+        About, Engine,
         rows::Cells,
-        server::{About, CONNECT, Clock, Server, ServerOptions, TRUSTED_IDLE, within},
+        server::{CONNECT, Clock, Server, ServerOptions, TRUSTED_IDLE, within},
     },
 };
 
