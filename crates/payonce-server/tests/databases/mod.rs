@@ -1,19 +1,18 @@
 //! Databases for tests that go through the gateway: a file, or a database of its own on a server that
 //! `cargo xtask services` started; and a look into each beside the gateway.
 //!
-//! Here: where the servers are (a test without its server has failed), fresh databases under this process's number,
-//! the end of those whose run has ended, and the few words that differ from engine to engine. Not here: what is
-//! tested.
+//! Here: which database a test is on, and the few words that differ from engine to engine. Not here: where the servers
+//! are and databases of their own on them (`servers`, of the books' tests), or what is tested.
 
 #![allow(dead_code, unused_macros, unused_imports, reason = "each of the test programs uses its part of this")]
 
 use std::{
-    collections::BTreeSet,
     path::Path,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
+use payonce::store::server::Clock;
 use payonce_server::{
     config::Secret,
     database::{Place, engine_of},
@@ -22,9 +21,10 @@ use rand::Rng;
 use sqlx::{
     AssertSqlSafe, Connection as _, MySqlConnection, PgConnection, Row, SqliteConnection, sqlite::SqliteConnectOptions,
 };
-use tokio::sync::Mutex;
 
 pub(crate) mod own;
+#[path = "../../../payonce/tests/it/servers.rs"]
+pub(crate) mod servers;
 
 /// An engine, and which version of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,16 +76,6 @@ pub(crate) fn free_port() -> u16 {
     tries.find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
-/// The value of a variable of `target/services/env`.
-pub(crate) fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| {
-        panic!(
-            "{name} is not set: `cargo xtask services` starts the servers and writes target/services/env; \
-             `cargo xtask test` loads it, or: set -a; . target/services/env; set +a"
-        )
-    })
-}
-
 /// A database's URL, and the databases that it was given a name among.
 #[derive(Clone, Debug)]
 pub(crate) struct Database {
@@ -96,17 +86,14 @@ pub(crate) struct Database {
 impl Database {
     /// A new, empty one; a file of SQLite goes into the folder.
     pub(crate) async fn fresh(kind: Kind, dir: &Path) -> Self {
-        let Some(server) = kind.variable() else {
-            return Self { kind, url: format!("sqlite:{}", dir.join("payonce.db").display()) };
-        };
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("payonce_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let server = variable(server);
-        let mut admin = Connection::open(&server).await;
-        tidy(&mut admin, &server).await;
-        admin.run(&admin.drop_database(&name)).await;
-        admin.run(&format!("CREATE DATABASE {name}")).await;
-        Self { kind, url: with_database(&server, &name) }
+        let case = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
+        let url = match (kind, kind.variable()) {
+            (_, None) => format!("sqlite:{}", dir.join("payonce.db").display()),
+            (Kind::Mariadb, Some(server)) => servers::mysql(server, &case, Clock::Server).await.url,
+            (_, Some(server)) => servers::postgres(server, &case, Clock::Server).await.url,
+        };
+        Self { kind, url }
     }
 
     /// As the configuration would give it.
@@ -120,30 +107,6 @@ impl Database {
 
     pub(crate) async fn connect(&self) -> Connection {
         Connection::open(&self.url).await
-    }
-}
-
-/// The same server, another database; URLs of PostgreSQL name one, those of MySQL none.
-pub(crate) fn with_database(url: &str, name: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap();
-    let host = rest.split('/').next().unwrap();
-    format!("{scheme}://{host}/{name}")
-}
-
-/// Drops what runs left that have ended.
-async fn tidy(admin: &mut Connection, server: &str) {
-    static TIDIED: Mutex<BTreeSet<String>> = Mutex::const_new(BTreeSet::new());
-    let mut tidied = TIDIED.lock().await;
-    if !tidied.insert(server.to_owned()) {
-        return;
-    }
-    let is_left_over = |name: &str| {
-        let owner = name.strip_prefix("payonce_").and_then(|rest| rest.split('_').next());
-        owner.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
-    };
-    for name in admin.databases().await.into_iter().filter(|name| is_left_over(name)) {
-        // Another run may be dropping it as well.
-        let _ = admin.try_run(&admin.drop_database(&name)).await;
     }
 }
 
@@ -238,20 +201,6 @@ impl Connection {
             Self::Mysql(_) => format!("CAST({expression} AS CHAR)"),
             _ => format!("CAST({expression} AS TEXT)"),
         }
-    }
-
-    async fn databases(&mut self) -> Vec<String> {
-        let list = match self {
-            Self::Sqlite(_) => return Vec::new(),
-            Self::Postgres(_) => "SELECT datname::text FROM pg_database",
-            Self::Mysql(_) => "SELECT schema_name FROM information_schema.schemata",
-        };
-        self.rows(list).await.into_iter().filter_map(|mut row| row.swap_remove(0)).collect()
-    }
-
-    fn drop_database(&self, name: &str) -> String {
-        let force = if matches!(self, Self::Postgres(_)) { " WITH (FORCE)" } else { "" };
-        format!("DROP DATABASE IF EXISTS {name}{force}")
     }
 
     /// Makes each row that is inserted into (or updated in) this table fail; of `order_no` only, if one is given.

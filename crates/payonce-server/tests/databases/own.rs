@@ -10,7 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Connection, Database, Kind, free_port, variable, with_database};
+use super::{
+    Connection, Database, Kind, free_port,
+    servers::{url, with_database},
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -36,7 +39,7 @@ impl OwnServer {
     }
 
     pub(crate) async fn start_on(kind: Kind, port: u16, settings: &[&str]) -> Self {
-        let mut shared = Connection::open(&variable(kind.variable().unwrap())).await;
+        let mut shared = Connection::open(&url(kind.variable().unwrap())).await;
         let programs = match kind {
             Kind::Mariadb => "/usr".to_owned(),
             _ => shared.text("SELECT setting FROM pg_config WHERE name = 'BINDIR'").await.unwrap(),

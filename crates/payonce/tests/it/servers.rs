@@ -1,4 +1,4 @@
-//! Databases on the servers that `cargo xtask services` starts, one for each test.
+//! Databases on the servers that `cargo xtask services` starts, one for each test; the gateway's tests use it too.
 //!
 //! Here: where the servers are, a fresh database under the test's name and this process's number (another run
 //! may be at the same servers), and the end of those whose run has ended. Not here: what is tested.
@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Connection, Row};
 use tokio::sync::Mutex;
 
 /// The server's URL; a test without its server has failed.
-fn url(variable: &str) -> String {
+pub(crate) fn url(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| {
         panic!(
             "{variable} is not set: `cargo xtask services` starts the servers and writes target/services/env; \
@@ -20,7 +20,7 @@ fn url(variable: &str) -> String {
 }
 
 /// The URL with another database; admin URLs of PostgreSQL name one, those of MySQL none.
-fn with_database(url: &str, name: &str) -> String {
+pub(crate) fn with_database(url: &str, name: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap();
     let host = rest.split('/').next().unwrap();
     format!("{scheme}://{host}/{name}")
