@@ -219,7 +219,8 @@ pub(crate) async fn read_plan<L: Ledger>(ledger: &mut L, batch: &Batch, rules: &
     Ok(read(ledger, batch, rules).await?.0)
 }
 
-/// Writes a plan, in the one lock order: attempts, orders, the shops' own rows, held, keys, flow, effects, evidence.
+/// Writes a plan, in the one lock order. Orders that exist are locked since they were read, so their figures may be
+/// written with the rest.
 pub(crate) async fn write<L: Ledger>(
     ledger: &mut L,
     batch: &Batch,
@@ -234,15 +235,9 @@ pub(crate) async fn write<L: Ledger>(
     if !plan.release.is_empty() {
         judge("held notices", ledger.release(&plan.release, batch.now).await?, plan.release.len())?;
     }
-    if !plan.keys.is_empty() {
-        ledger.claim_keys(&plan.keys).await?;
-        ledger.insert_flow(&plan.flow).await?;
-    }
-    if !plan.effects.is_empty() {
-        ledger.insert_effects(&plan.effects).await?;
-    }
-    if !plan.evidence.is_empty() {
-        ledger.keep(&plan.evidence).await?;
+    let entries = plan.entries();
+    if !(entries.orders.is_empty() && entries.keys.is_empty() && entries.evidence.is_empty()) {
+        judge("orders", ledger.book_entries(&entries).await?, entries.orders.len())?;
     }
     if !plan.unbelieved.is_empty() {
         ledger.keep_unbelieved(&plan.unbelieved, UNBELIEVED_PER_HOUR).await?;
@@ -255,7 +250,7 @@ pub(crate) async fn write<L: Ledger>(
     Ok(Pending { outcomes: plan.outcomes, released: plan.release.len(), repeats: left, now: batch.now })
 }
 
-/// The part of a plan that is about attempts and orders, ours and the shops' own.
+/// The part of a plan that is about attempts, new orders, and the shops' own.
 async fn write_orders<L: Ledger>(ledger: &mut L, plan: &Plan) -> Result<(), Error> {
     if !plan.new_attempts.is_empty() {
         ledger.insert_attempts(&plan.new_attempts).await?;
@@ -268,9 +263,6 @@ async fn write_orders<L: Ledger>(ledger: &mut L, plan: &Plan) -> Result<(), Erro
     }
     if !plan.new_orders.is_empty() {
         ledger.insert_orders(&plan.new_orders).await?;
-    }
-    if !plan.orders.is_empty() {
-        judge("orders", ledger.update_orders(&plan.orders).await?, plan.orders.len())?;
     }
     for ((_, change), (table, rows)) in &plan.own {
         judge("your orders", ledger.update_own(table, *change, rows).await?, rows.len())?;

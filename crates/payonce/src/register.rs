@@ -138,8 +138,11 @@ pub(crate) async fn register<L: Ledger>(
     if numbers.is_empty() {
         return Ok(Err(Refused::NoNumber));
     }
-    let attempts = ledger.lock_attempts(&numbers).await.map_err(first)?;
-    let order = ledger.lock_orders(std::slice::from_ref(&registration.id)).await.map_err(first)?.pop();
+    let (attempts, orders) = ledger.lock_numbers(&numbers).await.map_err(first)?;
+    let order = match orders.into_iter().find(|order| order.id == registration.id) {
+        Some(order) => Some(order),
+        None => ledger.lock_orders(std::slice::from_ref(&registration.id)).await.map_err(first)?.pop(),
+    };
     let steps = match plan(registration, order, &attempts) {
         Ok(steps) => steps,
         Err(refused) => return Ok(Err(refused)),

@@ -4,8 +4,7 @@
 //! (`store/<engine>.rs`), or any question whether something has happened already (`apply`).
 //!
 //! The verbs are implemented directly on an engine's sqlx connection, so that an embedder's own
-//! `sqlx::Transaction` is a ledger too. Every verb takes a whole set and is one statement, whatever its
-//! size. `exercise` is the definition of the seam: every engine passes it.
+//! `sqlx::Transaction` is a ledger too. Every verb takes a whole set, whatever its size. `exercise` is the definition of the seam: every engine passes it.
 
 use std::future::Future;
 
@@ -173,6 +172,38 @@ pub struct Evidence {
     pub verdict: String,
     /// The key that verified it.
     pub key_id: Option<String>,
+}
+
+/// What is known about a batch beside its numbers and orders.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Known {
+    /// Notices that wait.
+    pub held: Vec<Held>,
+    /// Keys that are booked.
+    pub booked: Vec<(KeyId, Fingerprint)>,
+}
+
+/// The orders that attempts name, sorted.
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+fn orders_of(attempts: &[Attempt]) -> Vec<OrderId> {
+    let orders: std::collections::BTreeSet<OrderId> =
+        attempts.iter().filter_map(|attempt| attempt.order.clone()).collect();
+    orders.into_iter().collect()
+}
+
+/// What facts that are booked together write. Each part may be empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entries<'a> {
+    /// Their orders' new figures.
+    pub orders: &'a [OrderUpdate],
+    /// Their keys.
+    pub keys: &'a [KeyRow],
+    /// Their rows of the ledger.
+    pub flow: &'a [FlowRow],
+    /// What they owe.
+    pub effects: &'a [Effect],
+    /// The bytes behind them.
+    pub evidence: &'a [Evidence],
 }
 
 /// Where an effect is in its life.
@@ -358,16 +389,17 @@ pub trait Ledger: OwnTables {
     /// Rolls back.
     fn rollback(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Locks and reads the rows of these numbers.
-    fn lock_attempts(&mut self, numbers: &[Number]) -> impl Future<Output = Result<Vec<Attempt>, Error>> + Send;
+    /// Locks and reads the rows of these numbers, then the orders that they name.
+    fn lock_numbers(
+        &mut self,
+        numbers: &[Number],
+    ) -> impl Future<Output = Result<(Vec<Attempt>, Vec<Order>), Error>> + Send;
     /// Locks and reads these orders.
     fn lock_orders(&mut self, orders: &[OrderId]) -> impl Future<Output = Result<Vec<Order>, Error>> + Send;
     /// Reads all attempts of these orders; their order rows are locked.
     fn attempts_of(&mut self, orders: &[OrderId]) -> impl Future<Output = Result<Vec<Attempt>, Error>> + Send;
-    /// Locks and reads what is held about these numbers.
-    fn lock_held(&mut self, numbers: &[Number]) -> impl Future<Output = Result<Vec<Held>, Error>> + Send;
-    /// Reads which of these keys are booked, and as what.
-    fn booked(&mut self, keys: &[KeyId]) -> impl Future<Output = Result<Vec<(KeyId, Fingerprint)>, Error>> + Send;
+    /// Locks and reads what is held about these numbers, and reads which of these keys are booked, and as what.
+    fn known(&mut self, numbers: &[Number], keys: &[KeyId]) -> impl Future<Output = Result<Known, Error>> + Send;
     /// Reads all that was booked under these numbers.
     fn flow_of(&mut self, numbers: &[Number]) -> impl Future<Output = Result<Vec<FlowRow>, Error>> + Send;
 
@@ -375,28 +407,24 @@ pub trait Ledger: OwnTables {
     fn insert_attempts(&mut self, attempts: &[Attempt]) -> impl Future<Output = Result<(), Error>> + Send;
     /// Inserts orders. One that exists is a conflict.
     fn insert_orders(&mut self, orders: &[Order]) -> impl Future<Output = Result<(), Error>> + Send;
-    /// Claims keys: THE arbiter. A key that is taken is a conflict.
-    fn claim_keys(&mut self, keys: &[KeyRow]) -> impl Future<Output = Result<(), Error>> + Send;
     /// Updates orders that still have status and version as read; affected rows.
     fn update_orders(&mut self, orders: &[OrderUpdate]) -> impl Future<Output = Result<u64, Error>> + Send;
     /// Updates attempts that still have the order as read; affected rows.
     fn update_attempts(&mut self, attempts: &[AttemptUpdate]) -> impl Future<Output = Result<u64, Error>> + Send;
-    /// Appends to the ledger.
-    fn insert_flow(&mut self, rows: &[FlowRow]) -> impl Future<Output = Result<(), Error>> + Send;
-    /// Inserts effects. One that exists is a conflict.
-    fn insert_effects(&mut self, effects: &[Effect]) -> impl Future<Output = Result<(), Error>> + Send;
     /// Inserts held notices, or counts a further copy of one that is held.
     fn hold(&mut self, notices: &[Held]) -> impl Future<Output = Result<(), Error>> + Send;
     /// Marks held notices as released; affected rows.
     fn release(&mut self, notices: &[Held], at: Micros) -> impl Future<Output = Result<u64, Error>> + Send;
-    /// Keeps the bytes behind facts.
-    fn keep(&mut self, evidence: &[Evidence]) -> impl Future<Output = Result<(), Error>> + Send;
     /// Keeps bytes that no fact stands for: once per body, at most `per_hour` per account and hour.
     fn keep_unbelieved(
         &mut self,
         evidence: &[Evidence],
         per_hour: i64,
     ) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Enters what was decided: updates orders as [`Self::update_orders`] does, claims keys (THE arbiter: one that is
+    /// taken is a conflict), appends to the ledger, inserts effects (one that exists is a conflict), keeps the bytes
+    /// behind them. Affected orders.
+    fn book_entries(&mut self, entries: &Entries<'_>) -> impl Future<Output = Result<u64, Error>> + Send;
     /// Counts copies of booked facts.
     fn count_repeats(&mut self, repeats: &[Repeat]) -> impl Future<Output = Result<(), Error>> + Send;
 

@@ -233,11 +233,11 @@ fn claims(tree: &Tree) -> Vec<Finding> {
             || file.path == "crates/payonce/src/store.rs"
             || file.is_in("crates/payonce/src/store/")
     };
-    let mut found = code_words(tree, |file| !knows(file), &["claim_keys"]);
+    let mut found = code_words(tree, |file| !knows(file), &["book_entries"]);
     if let Some(home) = tree.file(HOME) {
-        match words(&home.source().code, "claim_keys").count() {
+        match words(&home.source().code, "book_entries").count() {
             1 => {}
-            count => found.push(home.whole(format!("{count} calls of claim_keys instead of one"))),
+            count => found.push(home.whole(format!("{count} calls of book_entries instead of one"))),
         }
     }
     found

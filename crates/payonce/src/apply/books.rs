@@ -18,7 +18,7 @@ use crate::{
     notice::{Fact, Notice},
     order::{Attempt, Number, Order, OrderId, Payment},
     rules::Rules,
-    store::{FlowRow, Held, KeyId, Ledger},
+    store::{FlowRow, Held, KeyId, Known, Ledger},
     time::Micros,
 };
 
@@ -52,14 +52,10 @@ impl Books {
         }
         let keys: BTreeSet<KeyId> = facts.values().flat_map(|fact| keys_of(&fact.notice)).collect();
         let keys: Vec<KeyId> = keys.into_iter().collect();
-        let attempts = ledger.lock_attempts(numbers).await?;
+        let (attempts, mut orders) = ledger.lock_numbers(numbers).await?;
         let mut attempts: BTreeMap<Number, Attempt> =
             attempts.into_iter().map(|attempt| (attempt.number.clone(), attempt)).collect();
-        let orders: BTreeSet<OrderId> = attempts.values().filter_map(|attempt| attempt.order.clone()).collect();
-        let orders: Vec<OrderId> = orders.into_iter().collect();
-        let mut orders = if orders.is_empty() { Vec::new() } else { ledger.lock_orders(&orders).await? };
-        let held = ledger.lock_held(numbers).await?;
-        let mut keys = if keys.is_empty() { Vec::new() } else { ledger.booked(&keys).await? };
+        let Known { held, booked: mut keys } = ledger.known(numbers, &keys).await?;
         let candidates = own::candidates(rules, numbers, &attempts);
         let known: BTreeSet<&OrderId> = orders.iter().map(|order| &order.id).collect();
         let others: BTreeSet<OrderId> = candidates.values().filter(|id| !known.contains(id)).cloned().collect();
@@ -70,7 +66,7 @@ impl Books {
         let of_held: BTreeSet<KeyId> = held.iter().flat_map(|held| keys_of(&held.notice)).collect();
         if !of_held.is_empty() {
             let of_held: Vec<KeyId> = of_held.into_iter().collect();
-            keys.extend(ledger.booked(&of_held).await?);
+            keys.extend(ledger.known(&[], &of_held).await?.booked);
         }
         let keys: HashMap<KeyId, Fingerprint> = keys.into_iter().collect();
         let closing = |fact: &Fact| *fact == Fact::Closed;
@@ -144,7 +140,7 @@ impl Books {
 /// an engine that shows only what is durable, and rows of which never expire, this is the last word about them.
 pub(crate) async fn all_booked<L: Ledger>(ledger: &mut L, facts: &Facts) -> Result<bool, Error> {
     let keys: Vec<KeyId> = facts.values().filter_map(|fact| keys_of(&fact.notice).next()).collect();
-    let booked: HashMap<KeyId, Fingerprint> = ledger.booked(&keys).await?.into_iter().collect();
+    let booked: HashMap<KeyId, Fingerprint> = ledger.known(&[], &keys).await?.booked.into_iter().collect();
     Ok(facts.values().all(|fact| is_repeat(&fact.notice, &booked)))
 }
 

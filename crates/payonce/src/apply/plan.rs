@@ -21,7 +21,7 @@ use crate::{
     outcome::{HoldReason, Outcome},
     own_table::{OwnChange, OwnTable, OwnUpdate},
     rules::{EffectRule, Event, Rules},
-    store::{AttemptUpdate, Effect, EffectState, Evidence, FlowRow, Held, KeyId, KeyRow, OrderUpdate, Repeat},
+    store::{AttemptUpdate, Effect, EffectState, Entries, Evidence, FlowRow, Held, KeyId, KeyRow, OrderUpdate, Repeat},
     time::Micros,
 };
 
@@ -110,6 +110,17 @@ impl Plan {
             && self.effects.is_empty()
             && self.evidence.is_empty()
             && self.unbelieved.is_empty())
+    }
+
+    /// What the booked facts write.
+    pub(crate) fn entries(&self) -> Entries<'_> {
+        Entries {
+            orders: &self.orders,
+            keys: &self.keys,
+            flow: &self.flow,
+            effects: &self.effects,
+            evidence: &self.evidence,
+        }
     }
 
     pub(crate) fn of(batch: &Batch, facts: Facts, books: Books, rules: &Rules) -> Self {

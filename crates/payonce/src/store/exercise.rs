@@ -431,7 +431,7 @@ pub async fn a_failure_at_any_statement_leaves_nothing<E: Engine>(options: E::Op
         assert_eq!(story.pay(&order, &trade, 100).await, Outcome::Applied(Disposition::Fits));
         assert_eq!(story.view(&order).await.effects.len(), 2);
     }
-    assert!(failures >= 8, "only {failures} statements were failed");
+    assert!(failures >= 7, "only {failures} statements were failed");
 }
 
 /// The unique index and the conditional UPDATE make it right, without any lock: what was read before
@@ -460,10 +460,7 @@ pub async fn one_poisoned_fact_fails_alone<E: Engine>(options: E::Options) {
     for order in &orders {
         story.register(order, 100).await;
     }
-    let mut connection = E::connect(&story.options).await.unwrap();
-    let poison = story.foreign_effect("default:O7:order-paid:ship");
-    connection.insert_effects(&[poison]).await.unwrap();
-    drop(connection);
+    story.owe(story.foreign_effect("default:O7:order-paid:ship")).await;
     let deliveries =
         orders.iter().map(|order| story.delivery(story.payment(order, &format!("T-{order}"), 100))).collect();
     let outcomes = story.book(deliveries).await;

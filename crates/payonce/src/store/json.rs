@@ -7,14 +7,14 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
+use crate::order::{Number, OrderId};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::own_table::{OwnTable, OwnUpdate};
-#[cfg(any(feature = "postgres", feature = "mysql"))]
-use crate::store::KeyId;
 #[cfg(feature = "mysql")]
-use crate::store::{Effect, Evidence, FlowRow, KeyRow, OrderUpdate};
+use crate::store::{Effect, Evidence, FlowRow, KeyId, KeyRow, OrderUpdate};
 use crate::{
-    order::{Attempt, Number, Order, OrderId},
+    order::{Attempt, Order},
     store::{AttemptUpdate, Finished, Held, Repeat},
 };
 
@@ -24,6 +24,7 @@ fn array<T: Serialize>(rows: impl Iterator<Item = T>) -> String {
 }
 
 /// `[{"m":merchant,"n":out_trade_no}]`
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(crate) fn numbers(numbers: &[Number]) -> String {
     #[derive(Serialize)]
     struct Row<'a> {
@@ -34,6 +35,7 @@ pub(crate) fn numbers(numbers: &[Number]) -> String {
 }
 
 /// `[{"s":shop,"o":order_no}]`
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(crate) fn order_ids(orders: &[OrderId]) -> String {
     #[derive(Serialize)]
     struct Row<'a> {
@@ -44,7 +46,7 @@ pub(crate) fn order_ids(orders: &[OrderId]) -> String {
 }
 
 /// `[{"m":merchant,"k":idem_key}]`
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(feature = "mysql")]
 pub(crate) fn keys(keys: &[KeyId]) -> String {
     #[derive(Serialize)]
     struct Row<'a> {

@@ -19,19 +19,17 @@ use sqlx::{
 use crate::{
     error::Error,
     ids::{OrderNo, Shop},
-    key::{EffectKey, Fingerprint},
+    key::EffectKey,
     order::{Attempt, Number, Order, OrderId},
     statement::Statement,
     store::{
-        AttemptUpdate, Counts, Effect, EffectFilter, Evidence, Finished, FlowRow, Held, KeyId, KeyRow, Lease, Ledger,
-        OrderUpdate, OrderView, Outbox, Repeat, Views, json,
+        AttemptUpdate, Counts, Effect, EffectFilter, Entries, Evidence, Finished, FlowRow, Held, KeyId, Known, Lease,
+        Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json, orders_of,
         rows::{self, Cells},
         server::{ANSWER, within},
     },
     time::Micros,
 };
-
-mod session;
 
 /// From the caller's clock, whose "now" is given, to the server's (see `server::Clock`).
 macro_rules! shift {
@@ -123,8 +121,6 @@ macro_rules! effect_columns {
     };
 }
 
-mod lease;
-
 /// The columns of a callback, unfolded; a body is text, or hexadecimal digits.
 macro_rules! evidence {
     () => {
@@ -135,6 +131,10 @@ macro_rules! evidence {
         )
     };
 }
+
+mod entries;
+mod lease;
+mod session;
 
 impl Ledger for MySqlConnection {
     async fn begin(&mut self) -> Result<(), Error> {
@@ -149,14 +149,19 @@ impl Ledger for MySqlConnection {
         say(self, "rollback", "ROLLBACK").await
     }
 
-    async fn lock_attempts(&mut self, numbers: &[Number]) -> Result<Vec<Attempt>, Error> {
+    async fn lock_numbers(&mut self, numbers: &[Number]) -> Result<(Vec<Attempt>, Vec<Order>), Error> {
         const SQL: &str = attempts_by_number!(" FOR UPDATE");
         let found = fetch(self, "read attempts", query(SQL).bind(json::numbers(numbers))).await?;
-        found.iter().map(rows::attempt).collect()
+        let attempts: Vec<Attempt> = found.iter().map(rows::attempt).collect::<Result<_, _>>()?;
+        let orders = self.lock_orders(&orders_of(&attempts)).await?;
+        Ok((attempts, orders))
     }
 
     async fn lock_orders(&mut self, orders: &[OrderId]) -> Result<Vec<Order>, Error> {
         const SQL: &str = orders_by_id!(" FOR UPDATE");
+        if orders.is_empty() {
+            return Ok(Vec::new());
+        }
         let found = fetch(self, "read orders", query(SQL).bind(json::order_ids(orders))).await?;
         found.iter().map(rows::order).collect()
     }
@@ -173,20 +178,23 @@ impl Ledger for MySqlConnection {
         found.iter().map(rows::attempt).collect()
     }
 
-    async fn lock_held(&mut self, numbers: &[Number]) -> Result<Vec<Held>, Error> {
-        const SQL: &str = held_by_number!(" FOR UPDATE");
-        let found = fetch(self, "read held notices", query(SQL).bind(json::numbers(numbers))).await?;
-        found.iter().map(rows::held).collect()
-    }
-
-    async fn booked(&mut self, keys: &[KeyId]) -> Result<Vec<(KeyId, Fingerprint)>, Error> {
-        const SQL: &str = concat!(
+    async fn known(&mut self, numbers: &[Number], keys: &[KeyId]) -> Result<Known, Error> {
+        const HELD: &str = held_by_number!(" FOR UPDATE");
+        const KEYS: &str = concat!(
             "SELECT i.merchant, i.idem_key, i.trade_no, i.amount, i.currency FROM ",
             array!("m": key, "k": key),
             " STRAIGHT_JOIN payonce_idempotency AS i FORCE INDEX (PRIMARY) ON i.merchant = j.m AND i.idem_key = j.k"
         );
-        let found = fetch(self, "read keys", query(SQL).bind(json::keys(keys))).await?;
-        found.iter().map(rows::booked).collect()
+        let mut known = Known::default();
+        if !numbers.is_empty() {
+            let found = fetch(self, "read held notices", query(HELD).bind(json::numbers(numbers))).await?;
+            known.held = found.iter().map(rows::held).collect::<Result<_, _>>()?;
+        }
+        if !keys.is_empty() {
+            let found = fetch(self, "read keys", query(KEYS).bind(json::keys(keys))).await?;
+            known.booked = found.iter().map(rows::booked).collect::<Result<_, _>>()?;
+        }
+        Ok(known)
     }
 
     async fn flow_of(&mut self, numbers: &[Number]) -> Result<Vec<FlowRow>, Error> {
@@ -222,18 +230,6 @@ impl Ledger for MySqlConnection {
         execute(self, "insert orders", query(SQL).bind(json::orders(orders))).await.map(drop)
     }
 
-    async fn claim_keys(&mut self, keys: &[KeyRow]) -> Result<(), Error> {
-        const SQL: &str = concat!(
-            "INSERT INTO payonce_idempotency (merchant, idem_key, trade_no, amount, currency, shop, order_no, source,
-                                              repeats, last_seen, created_at)
-             SELECT j.m, j.k, j.t, j.a, j.cu, j.s, j.o, j.so, j.re, j.at, j.at FROM ",
-            array!(
-                "m": key, "k": key, "t": key, "a": int, "cu": key, "s": key, "o": key, "so": key, "re": int, "at": int
-            )
-        );
-        execute(self, "claim keys", query(SQL).bind(json::key_rows(keys))).await.map(drop)
-    }
-
     async fn update_orders(&mut self, orders: &[OrderUpdate]) -> Result<u64, Error> {
         const SQL: &str = concat!(
             "UPDATE ",
@@ -260,33 +256,8 @@ impl Ledger for MySqlConnection {
         execute(self, "update attempts", query(SQL).bind(json::attempt_updates(attempts))).await
     }
 
-    async fn insert_flow(&mut self, rows: &[FlowRow]) -> Result<(), Error> {
-        const SQL: &str = concat!(
-            "INSERT INTO payonce_order_flow (merchant, out_trade_no, idem_key, kind, disposition, shop, order_no,
-                                             amount, currency, trade_no, full_refund, account, callback_id,
-                                             occurred_at, booked_at)
-             SELECT j.m, j.n, j.k, j.ki, j.d, j.s, j.o, j.a, j.cu, j.t, j.f, j.ac, j.cb, j.oc, j.at FROM ",
-            array!(
-                "m": key, "n": key, "k": key, "ki": key, "d": key, "s": key, "o": key, "a": int, "cu": key, "t": key,
-                "f": int, "ac": key, "cb": key, "oc": int, "at": int
-            )
-        );
-        execute(self, "append to the ledger", query(SQL).bind(json::flow(rows))).await.map(drop)
-    }
-
-    async fn insert_effects(&mut self, effects: &[Effect]) -> Result<(), Error> {
-        const SQL: &str = concat!(
-            "INSERT INTO payonce_effect (effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload,
-                                         state, after, tries, due_at, created_at)
-             SELECT j.e, j.m, j.k, j.s, j.o, j.ev, j.na, j.si, j.pa, 'ready', j.af, 0, j.du + ",
-            shift!("j.cr"),
-            ", j.cr FROM ",
-            array!(
-                "e": long, "m": key, "k": key, "s": key, "o": key, "ev": key, "na": key, "si": key, "pa": text,
-                "af": long, "du": int, "cr": int
-            )
-        );
-        execute(self, "insert effects", query(SQL).bind(json::effects(effects))).await.map(drop)
+    async fn book_entries(&mut self, entries: &Entries<'_>) -> Result<u64, Error> {
+        entries::book(self, entries).await
     }
 
     async fn hold(&mut self, notices: &[Held]) -> Result<(), Error> {
@@ -315,11 +286,6 @@ impl Ledger for MySqlConnection {
               WHERE q.state = 'held'"
         );
         execute(self, "release held notices", query(SQL).bind(json::held(notices)).bind(at.0)).await
-    }
-
-    async fn keep(&mut self, evidence: &[Evidence]) -> Result<(), Error> {
-        const SQL: &str = evidence!();
-        execute(self, "keep callbacks", query(SQL).bind(json::evidence(evidence))).await.map(drop)
     }
 
     async fn keep_unbelieved(&mut self, evidence: &[Evidence], per_hour: i64) -> Result<(), Error> {

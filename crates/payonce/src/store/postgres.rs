@@ -6,6 +6,8 @@
 //! engines keep it. Every statement takes one JSON array, or an array for each column where rows are wide, and
 //! looks its rows up by an index.
 
+use std::collections::BTreeSet;
+
 use sqlx::{
     Encode, PgConnection, Postgres, Type,
     encode::IsNull,
@@ -17,19 +19,17 @@ use sqlx::{
 use crate::{
     error::Error,
     ids::{OrderNo, Shop},
-    key::{EffectKey, Fingerprint},
+    key::EffectKey,
     order::{Attempt, Number, Order, OrderId},
     statement::Statement,
     store::{
-        AttemptUpdate, Counts, Effect, EffectFilter, EffectState, Evidence, Finished, FlowRow, Held, KeyId, KeyRow,
-        Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json,
+        AttemptUpdate, Counts, Effect, EffectFilter, EffectState, Entries, Evidence, Finished, FlowRow, Held, KeyId,
+        Known, Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json,
         rows::{self, Cells},
         server::{ANSWER, within},
     },
     time::Micros,
 };
-
-mod session;
 
 /// From the caller's clock, whose "now" is given, to the server's (see `server::Clock`). Stable within a statement,
 /// so that an index may be searched with it.
@@ -58,11 +58,6 @@ async fn execute(connection: &mut PgConnection, what: &str, query: Sql) -> Resul
     Ok(within(ANSWER, what, query.execute(connection)).await?.rows_affected())
 }
 
-/// One array of the wide rows that every callback writes: they unfold at a fraction of what JSON costs.
-fn column<'a, R, T>(rows: &'a [R], cell: impl Fn(&'a R) -> T) -> Vec<T> {
-    rows.iter().map(cell).collect()
-}
-
 /// NULL of a type that the server finds out by itself.
 struct Untyped;
 
@@ -78,14 +73,41 @@ impl Encode<'_, Postgres> for Untyped {
     }
 }
 
-macro_rules! attempts_by_number {
-    ($lock:literal) => {
+macro_rules! attempt_columns {
+    () => {
+        "merchant, out_trade_no, shop, order_no, amount, state, closed_at"
+    };
+}
+
+macro_rules! order_columns {
+    () => {
+        "shop, order_no, kind, currency, amount, status, paid, refunded, unapplied, version, closed_at, paid_at, \
+         created_at, meta"
+    };
+}
+
+macro_rules! flow_columns {
+    () => {
+        "merchant, out_trade_no, idem_key, kind, disposition, shop, order_no, amount, currency, trade_no, full_refund, \
+         account, callback_id, occurred_at, booked_at"
+    };
+}
+
+/// The rows of a table that a list `j` names, looked up one after the other in its order. A plain join would be
+/// planned: on a table that was empty when the plan was made, the plan is to walk all of it.
+macro_rules! each {
+    ($table:literal as $name:literal, $columns:expr, $where:literal, $rest:expr) => {
         concat!(
-            "SELECT a.merchant, a.out_trade_no, a.shop, a.order_no, a.amount, a.state, a.closed_at
-             FROM jsonb_to_recordset($1::text::jsonb) AS j(m text, n text)
-             JOIN payonce_attempt AS a ON a.merchant = j.m AND a.out_trade_no = j.n
-             ORDER BY a.merchant, a.out_trade_no",
-            $lock
+            " CROSS JOIN LATERAL (SELECT ",
+            $columns,
+            " FROM ",
+            $table,
+            " WHERE ",
+            $where,
+            " ",
+            $rest,
+            ") AS ",
+            $name
         )
     };
 }
@@ -93,12 +115,8 @@ macro_rules! attempts_by_number {
 macro_rules! orders_by_id {
     ($lock:literal) => {
         concat!(
-            "SELECT o.shop, o.order_no, o.kind, o.currency, o.amount, o.status, o.paid, o.refunded, o.unapplied,
-                    o.version, o.closed_at, o.paid_at, o.created_at, o.meta
-             FROM jsonb_to_recordset($1::text::jsonb) AS j(s text, o text)
-             JOIN payonce_order AS o ON o.shop = j.s AND o.order_no = j.o
-             ORDER BY o.shop, o.order_no",
-            $lock
+            "SELECT o.* FROM unnest($1::text[], $2::text[]) AS j(s, o)",
+            each!("payonce_order" as "o", order_columns!(), "shop = j.s AND order_no = j.o", $lock)
         )
     };
 }
@@ -106,38 +124,27 @@ macro_rules! orders_by_id {
 macro_rules! held_by_number {
     ($lock:literal) => {
         concat!(
-            "SELECT q.merchant, q.out_trade_no, q.idem_key, q.fingerprint, q.reason, q.notice, q.callback_id, q.seen,
-                    q.first_seen, q.last_seen
-             FROM jsonb_to_recordset($1::text::jsonb) AS j(m text, n text)
-             JOIN payonce_quarantine AS q ON q.merchant = j.m AND q.out_trade_no = j.n
-             WHERE q.state = 'held'
-             ORDER BY q.merchant, q.out_trade_no, q.idem_key, q.fingerprint",
-            $lock
+            "SELECT q.* FROM unnest($1::text[], $2::text[]) AS j(m, n)",
+            each!(
+                "payonce_quarantine" as "q",
+                "merchant, out_trade_no, idem_key, fingerprint, reason, notice, callback_id, seen, first_seen, last_seen",
+                "merchant = j.m AND out_trade_no = j.n AND state = 'held'",
+                concat!("ORDER BY idem_key, fingerprint ", $lock)
+            )
         )
     };
 }
 
-/// A callback's columns, and the arrays that they come from.
-macro_rules! evidence {
-    () => {
-        "INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)"
-    };
-    (unnest) => {
-        "unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bytea[], $6::text[], $7::text[], $8::text[])
-           AS j(id, ac, at, h, b, bh, v, ki)"
-    };
+fn bind_numbers(query: Sql, numbers: &[Number]) -> Sql {
+    let (merchants, out_trade_nos): (Vec<&str>, Vec<&str>) =
+        numbers.iter().map(|number| (number.merchant.as_str(), number.out_trade_no.as_str())).unzip();
+    query.bind(merchants).bind(out_trade_nos)
 }
 
-fn bind_evidence(query: Sql, evidence: &[Evidence]) -> Sql {
-    query
-        .bind(column(evidence, |one| one.id.as_str()))
-        .bind(column(evidence, |one| one.account.as_str()))
-        .bind(column(evidence, |one| one.received_at.0))
-        .bind(column(evidence, |one| one.headers.as_str()))
-        .bind(column(evidence, |one| one.body.as_slice()))
-        .bind(column(evidence, |one| one.body_hash.as_str()))
-        .bind(column(evidence, |one| one.verdict.as_str()))
-        .bind(column(evidence, |one| one.key_id.as_deref()))
+fn bind_orders(query: Sql, orders: &[OrderId]) -> Sql {
+    let (shops, order_nos): (Vec<&str>, Vec<&str>) =
+        orders.iter().map(|id| (id.shop.as_str(), id.order_no.as_str())).unzip();
+    query.bind(shops).bind(order_nos)
 }
 
 macro_rules! effect_columns {
@@ -146,6 +153,9 @@ macro_rules! effect_columns {
          e.after, e.tries, e.due_at, e.last_error, e.created_at, e.done_at"
     };
 }
+
+mod entries;
+mod session;
 
 impl Ledger for PgConnection {
     async fn begin(&mut self) -> Result<(), Error> {
@@ -160,51 +170,83 @@ impl Ledger for PgConnection {
         execute(self, "rollback", query("ROLLBACK")).await.map(drop)
     }
 
-    async fn lock_attempts(&mut self, numbers: &[Number]) -> Result<Vec<Attempt>, Error> {
-        const SQL: &str = attempts_by_number!(" FOR UPDATE OF a");
-        let found = fetch(self, "read attempts", query(SQL).bind(json::numbers(numbers))).await?;
-        found.iter().map(rows::attempt).collect()
+    async fn lock_numbers(&mut self, numbers: &[Number]) -> Result<(Vec<Attempt>, Vec<Order>), Error> {
+        // The orders are sorted, so every row of a number is locked before the first of them.
+        const SQL: &str = concat!(
+            "WITH a AS (SELECT a.* FROM unnest($1::text[], $2::text[]) AS j(m, n)",
+            each!("payonce_attempt" as "a", attempt_columns!(), "merchant = j.m AND out_trade_no = j.n", "FOR UPDATE"),
+            "), o AS (SELECT o.* FROM (SELECT DISTINCT a.shop AS s, a.order_no AS o FROM a
+                                       WHERE a.order_no IS NOT NULL ORDER BY 1, 2) AS j",
+            each!("payonce_order" as "o", order_columns!(), "shop = j.s AND order_no = j.o", "FOR UPDATE"),
+            ") SELECT a.*, o.* FROM a LEFT JOIN o ON false UNION ALL SELECT a.*, o.* FROM o LEFT JOIN a ON false"
+        );
+        let found = fetch(self, "read attempts and orders", bind_numbers(query(SQL), numbers)).await?;
+        let is_attempt = |row: &&PgRow| row.optional_text(0).is_ok_and(|merchant| merchant.is_some());
+        let (of_attempts, of_orders): (Vec<&PgRow>, Vec<&PgRow>) = found.iter().partition(is_attempt);
+        let attempts: Vec<Attempt> = of_attempts.into_iter().map(rows::attempt).collect::<Result<_, _>>()?;
+        let orders = of_orders.into_iter().map(|row| rows::order(&rows::Beyond(row, 7)));
+        let mut orders: Vec<Order> = orders.collect::<Result<_, _>>()?;
+        // An order that was committed while we waited for its number is younger than what the statement sees.
+        let known: BTreeSet<&OrderId> = orders.iter().map(|order| &order.id).collect();
+        let named = attempts.iter().filter_map(|attempt| attempt.order.as_ref());
+        let missing: BTreeSet<OrderId> = named.filter(|id| !known.contains(id)).cloned().collect();
+        if !missing.is_empty() {
+            orders.extend(self.lock_orders(&Vec::from_iter(missing)).await?);
+        }
+        Ok((attempts, orders))
     }
 
     async fn lock_orders(&mut self, orders: &[OrderId]) -> Result<Vec<Order>, Error> {
-        const SQL: &str = orders_by_id!(" FOR UPDATE OF o");
-        let found = fetch(self, "read orders", query(SQL).bind(json::order_ids(orders))).await?;
-        found.iter().map(rows::order).collect()
+        const SQL: &str = orders_by_id!("FOR UPDATE");
+        fetch(self, "read orders", bind_orders(query(SQL), orders)).await?.iter().map(rows::order).collect()
     }
 
     async fn attempts_of(&mut self, orders: &[OrderId]) -> Result<Vec<Attempt>, Error> {
-        const SQL: &str = "\
-            SELECT a.merchant, a.out_trade_no, a.shop, a.order_no, a.amount, a.state, a.closed_at
-            FROM jsonb_to_recordset($1::text::jsonb) AS j(s text, o text)
-            JOIN payonce_attempt AS a ON a.shop = j.s AND a.order_no = j.o
-            ORDER BY a.merchant, a.out_trade_no";
-        let found = fetch(self, "read attempts of orders", query(SQL).bind(json::order_ids(orders))).await?;
+        const SQL: &str = concat!(
+            "SELECT a.* FROM unnest($1::text[], $2::text[]) AS j(s, o)",
+            each!(
+                "payonce_attempt" as "a",
+                attempt_columns!(),
+                "shop = j.s AND order_no = j.o",
+                "ORDER BY merchant, out_trade_no"
+            )
+        );
+        let found = fetch(self, "read attempts of orders", bind_orders(query(SQL), orders)).await?;
         found.iter().map(rows::attempt).collect()
     }
 
-    async fn lock_held(&mut self, numbers: &[Number]) -> Result<Vec<Held>, Error> {
-        const SQL: &str = held_by_number!(" FOR UPDATE OF q");
-        let found = fetch(self, "read held notices", query(SQL).bind(json::numbers(numbers))).await?;
-        found.iter().map(rows::held).collect()
-    }
-
-    async fn booked(&mut self, keys: &[KeyId]) -> Result<Vec<(KeyId, Fingerprint)>, Error> {
-        const SQL: &str = "\
-            SELECT i.merchant, i.idem_key, i.trade_no, i.amount, i.currency
-            FROM jsonb_to_recordset($1::text::jsonb) AS j(m text, k text)
-            JOIN payonce_idempotency AS i ON i.merchant = j.m AND i.idem_key = j.k";
-        let found = fetch(self, "read keys", query(SQL).bind(json::keys(keys))).await?;
-        found.iter().map(rows::booked).collect()
+    async fn known(&mut self, numbers: &[Number], keys: &[KeyId]) -> Result<Known, Error> {
+        const SQL: &str = concat!(
+            "WITH q AS (",
+            held_by_number!("FOR UPDATE"),
+            "), i AS (SELECT i.* FROM unnest($3::text[], $4::text[]) AS j(m, k)",
+            each!(
+                "payonce_idempotency" as "i",
+                "merchant, idem_key, trade_no, amount, currency",
+                "merchant = j.m AND idem_key = j.k",
+                "OFFSET 0"
+            ),
+            ") SELECT q.*, i.* FROM q LEFT JOIN i ON false UNION ALL SELECT q.*, i.* FROM i LEFT JOIN q ON false"
+        );
+        let (merchants, names): (Vec<&str>, Vec<&str>) =
+            keys.iter().map(|id| (id.merchant.as_str(), id.key.as_str())).unzip();
+        let query = bind_numbers(query(SQL), numbers).bind(merchants).bind(names);
+        let mut known = Known::default();
+        for row in &fetch(self, "read held notices and keys", query).await? {
+            match row.optional_text(0)? {
+                Some(_) => known.held.push(rows::held(row)?),
+                None => known.booked.push(rows::booked(&rows::Beyond(row, 10))?),
+            }
+        }
+        Ok(known)
     }
 
     async fn flow_of(&mut self, numbers: &[Number]) -> Result<Vec<FlowRow>, Error> {
-        const SQL: &str = "\
-            SELECT f.merchant, f.out_trade_no, f.idem_key, f.kind, f.disposition, f.shop, f.order_no, f.amount,
-                   f.currency, f.trade_no, f.full_refund, f.account, f.callback_id, f.occurred_at, f.booked_at
-            FROM jsonb_to_recordset($1::text::jsonb) AS j(m text, n text)
-            JOIN payonce_order_flow AS f ON f.merchant = j.m AND f.out_trade_no = j.n";
-        let found = fetch(self, "read the ledger", query(SQL).bind(json::numbers(numbers))).await?;
-        found.iter().map(rows::flow).collect()
+        const SQL: &str = concat!(
+            "SELECT f.* FROM unnest($1::text[], $2::text[]) AS j(m, n)",
+            each!("payonce_order_flow" as "f", flow_columns!(), "merchant = j.m AND out_trade_no = j.n", "OFFSET 0")
+        );
+        fetch(self, "read the ledger", bind_numbers(query(SQL), numbers)).await?.iter().map(rows::flow).collect()
     }
 
     async fn insert_attempts(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
@@ -227,49 +269,8 @@ impl Ledger for PgConnection {
         execute(self, "insert orders", query(SQL).bind(json::orders(orders))).await.map(drop)
     }
 
-    async fn claim_keys(&mut self, keys: &[KeyRow]) -> Result<(), Error> {
-        const SQL: &str = "\
-            INSERT INTO payonce_idempotency (merchant, idem_key, trade_no, amount, currency, shop, order_no, source,
-                                             repeats, last_seen, created_at)
-            SELECT m, k, t, a, cu, s, o, so, re, at, at
-            FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[],
-                        $8::text[], $9::bigint[], $10::bigint[]) AS j(m, k, t, a, cu, s, o, so, re, at)";
-        let query = query(SQL)
-            .bind(column(keys, |row| row.id.merchant.as_str()))
-            .bind(column(keys, |row| row.id.key.as_str()))
-            .bind(column(keys, |row| row.fingerprint.trade_no.as_ref().map(|trade_no| trade_no.as_str())))
-            .bind(column(keys, |row| row.fingerprint.money.map(|money| money.amount)))
-            .bind(column(keys, |row| row.fingerprint.money.as_ref().map(|money| money.currency.as_str())))
-            .bind(column(keys, |row| row.order.shop.as_str()))
-            .bind(column(keys, |row| row.order.order_no.as_str()))
-            .bind(column(keys, |row| row.source.as_str()))
-            .bind(column(keys, |row| row.repeats))
-            .bind(column(keys, |row| row.at.0));
-        execute(self, "claim keys", query).await.map(drop)
-    }
-
     async fn update_orders(&mut self, orders: &[OrderUpdate]) -> Result<u64, Error> {
-        const SQL: &str = "\
-            UPDATE payonce_order AS o
-            SET status = j.st, paid = j.p, refunded = j.r, unapplied = j.u, version = o.version + 1,
-                closed_at = j.cl, paid_at = j.pd, amount = j.a
-            FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
-                        $8::bigint[], $9::bigint[], $10::text[], $11::bigint[])
-              AS j(s, o, a, st, p, r, u, cl, pd, st0, v0)
-            WHERE o.shop = j.s AND o.order_no = j.o AND o.status = j.st0 AND o.version = j.v0";
-        let query = query(SQL)
-            .bind(column(orders, |update| update.order.id.shop.as_str()))
-            .bind(column(orders, |update| update.order.id.order_no.as_str()))
-            .bind(column(orders, |update| update.order.money.amount))
-            .bind(column(orders, |update| update.order.status.as_str()))
-            .bind(column(orders, |update| update.order.paid))
-            .bind(column(orders, |update| update.order.refunded))
-            .bind(column(orders, |update| update.order.unapplied))
-            .bind(column(orders, |update| update.order.closed_at.map(|at| at.0)))
-            .bind(column(orders, |update| update.order.paid_at.map(|at| at.0)))
-            .bind(column(orders, |update| update.was_status.as_str()))
-            .bind(column(orders, |update| update.was_version));
-        execute(self, "update orders", query).await
+        execute(self, "update orders", entries::bind_orders(query(entries::UPDATE_ORDERS), orders)).await
     }
 
     async fn update_attempts(&mut self, attempts: &[AttemptUpdate]) -> Result<u64, Error> {
@@ -282,58 +283,13 @@ impl Ledger for PgConnection {
         execute(self, "update attempts", query(SQL).bind(json::attempt_updates(attempts))).await
     }
 
-    async fn insert_flow(&mut self, rows: &[FlowRow]) -> Result<(), Error> {
-        const SQL: &str = "\
-            INSERT INTO payonce_order_flow (merchant, out_trade_no, idem_key, kind, disposition, shop, order_no,
-                                            amount, currency, trade_no, full_refund, account, callback_id,
-                                            occurred_at, booked_at)
-            SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-                                 $8::bigint[], $9::text[], $10::text[], $11::bigint[], $12::text[], $13::text[],
-                                 $14::bigint[], $15::bigint[])";
-        let query = query(SQL)
-            .bind(column(rows, |row| row.number.merchant.as_str()))
-            .bind(column(rows, |row| row.number.out_trade_no.as_str()))
-            .bind(column(rows, |row| row.key.as_str()))
-            .bind(column(rows, |row| row.kind.as_str()))
-            .bind(column(rows, |row| row.disposition.as_str()))
-            .bind(column(rows, |row| row.order.shop.as_str()))
-            .bind(column(rows, |row| row.order.order_no.as_str()))
-            .bind(column(rows, |row| row.money.amount))
-            .bind(column(rows, |row| row.money.currency.as_str()))
-            .bind(column(rows, |row| row.trade_no.as_ref().map(|trade_no| trade_no.as_str())))
-            .bind(column(rows, |row| i64::from(row.full_refund)))
-            .bind(column(rows, |row| row.account.as_str()))
-            .bind(column(rows, |row| row.callback_id.as_deref()))
-            .bind(column(rows, |row| row.occurred_at.map(|at| at.0)))
-            .bind(column(rows, |row| row.booked_at.0));
-        execute(self, "append to the ledger", query).await.map(drop)
-    }
-
-    async fn insert_effects(&mut self, effects: &[Effect]) -> Result<(), Error> {
-        const SQL: &str = concat!(
-            "INSERT INTO payonce_effect (effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload,
-                                         state, after, tries, due_at, created_at)
-             SELECT e, m, k, s, o, ev, na, si, pa, 'ready', af, 0, du + ",
-            shift!("cr"),
-            ", cr
-             FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-                         $8::text[], $9::text[], $10::text[], $11::bigint[], $12::bigint[])
-               AS j(e, m, k, s, o, ev, na, si, pa, af, du, cr)"
-        );
-        let query = query(SQL)
-            .bind(column(effects, |effect| effect.key.as_str()))
-            .bind(column(effects, |effect| effect.fact.merchant.as_str()))
-            .bind(column(effects, |effect| effect.fact.key.as_str()))
-            .bind(column(effects, |effect| effect.order.shop.as_str()))
-            .bind(column(effects, |effect| effect.order.order_no.as_str()))
-            .bind(column(effects, |effect| effect.event.as_str()))
-            .bind(column(effects, |effect| effect.name.as_str()))
-            .bind(column(effects, |effect| effect.sink.as_str()))
-            .bind(column(effects, |effect| effect.payload.as_str()))
-            .bind(column(effects, |effect| effect.after.as_ref().map(|key| key.as_str())))
-            .bind(column(effects, |effect| effect.due_at.0))
-            .bind(column(effects, |effect| effect.created_at.0));
-        execute(self, "insert effects", query).await.map(drop)
+    async fn book_entries(&mut self, entries: &Entries<'_>) -> Result<u64, Error> {
+        let query = entries::bind_orders(query(entries::BOOK), entries.orders);
+        let query = entries::bind_flow(entries::bind_keys(query, entries.keys), entries.flow);
+        let query = entries::bind_evidence(entries::bind_effects(query, entries.effects), entries.evidence);
+        let found = fetch(self, "book", query).await?;
+        let updated = found.first().map(|row| row.int(0)).transpose()?;
+        Ok(updated.and_then(|updated| u64::try_from(updated).ok()).unwrap_or_default())
     }
 
     async fn hold(&mut self, notices: &[Held]) -> Result<(), Error> {
@@ -360,24 +316,18 @@ impl Ledger for PgConnection {
         execute(self, "release held notices", query(SQL).bind(json::held(notices)).bind(at.0)).await
     }
 
-    async fn keep(&mut self, evidence: &[Evidence]) -> Result<(), Error> {
-        const SQL: &str = concat!(evidence!(), " SELECT * FROM ", evidence!(unnest));
-        execute(self, "keep callbacks", bind_evidence(query(SQL), evidence)).await.map(drop)
-    }
-
     async fn keep_unbelieved(&mut self, evidence: &[Evidence], per_hour: i64) -> Result<(), Error> {
-        const SQL: &str = concat!(
-            evidence!(),
-            " SELECT j.* FROM ",
-            evidence!(unnest),
-            " WHERE NOT EXISTS (SELECT 1 FROM payonce_callback AS c
+        const SQL: &str = "\
+            INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
+             SELECT j.* FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bytea[], $6::text[],
+                                    $7::text[], $8::text[]) AS j(id, ac, at, h, b, bh, v, ki)
+             WHERE NOT EXISTS (SELECT 1 FROM payonce_callback AS c
                                 WHERE c.account = j.ac AND c.body_hash = j.bh AND c.verdict <> 'booked')
                 AND (SELECT count(*) FROM payonce_callback AS c
-                     WHERE c.account = j.ac AND c.verdict <> 'booked' AND c.received_at > j.at - 3600000000) < $9"
-        );
+                     WHERE c.account = j.ac AND c.verdict <> 'booked' AND c.received_at > j.at - 3600000000) < $9";
         // One by one, so that each statement sees what the one before kept.
         for one in evidence {
-            let query = bind_evidence(query(SQL), std::slice::from_ref(one)).bind(per_hour);
+            let query = entries::bind_evidence(query(SQL), std::slice::from_ref(one)).bind(per_hour);
             execute(self, "keep a message that was not believed", query).await?;
         }
         Ok(())
@@ -521,23 +471,26 @@ impl Views for PgConnection {
     async fn order(&mut self, shop: &Shop, order_no: &OrderNo) -> Result<Option<OrderView>, Error> {
         let id = OrderId { shop: shop.clone(), order_no: order_no.clone() };
         let ids = std::slice::from_ref(&id);
-        const ORDER: &str = orders_by_id!("");
-        let order = fetch(self, "read an order", query(ORDER).bind(json::order_ids(ids))).await?;
+        const ORDER: &str = orders_by_id!("OFFSET 0");
+        let order = fetch(self, "read an order", bind_orders(query(ORDER), ids)).await?;
         let Some(order) = order.first().map(rows::order).transpose()? else { return Ok(None) };
         let attempts = self.attempts_of(ids).await?;
         let numbers: Vec<Number> = attempts.iter().map(|attempt| attempt.number.clone()).collect();
-        const FLOW: &str = "\
-            SELECT f.merchant, f.out_trade_no, f.idem_key, f.kind, f.disposition, f.shop, f.order_no, f.amount,
-                   f.currency, f.trade_no, f.full_refund, f.account, f.callback_id, f.occurred_at, f.booked_at,
-                   i.source, i.repeats
-            FROM jsonb_to_recordset($1::text::jsonb) AS j(m text, n text)
-            JOIN payonce_order_flow AS f ON f.merchant = j.m AND f.out_trade_no = j.n
-            JOIN payonce_idempotency AS i ON i.merchant = f.merchant AND i.idem_key = f.idem_key
-            ORDER BY f.booked_at, f.idem_key";
-        let flow = fetch(self, "read the ledger", query(FLOW).bind(json::numbers(&numbers))).await?;
+        const FLOW: &str = concat!(
+            "SELECT f.*, i.source, i.repeats FROM unnest($1::text[], $2::text[]) AS j(m, n)",
+            each!("payonce_order_flow" as "f", flow_columns!(), "merchant = j.m AND out_trade_no = j.n", "OFFSET 0"),
+            each!(
+                "payonce_idempotency" as "i",
+                "source, repeats",
+                "merchant = f.merchant AND idem_key = f.idem_key",
+                "OFFSET 0"
+            ),
+            " ORDER BY f.booked_at, f.idem_key"
+        );
+        let flow = fetch(self, "read the ledger", bind_numbers(query(FLOW), &numbers)).await?;
         let flow = flow.iter().map(rows::flow_view).collect::<Result<Vec<_>, _>>()?;
-        const HELD: &str = held_by_number!("");
-        let held = fetch(self, "read held notices", query(HELD).bind(json::numbers(&numbers))).await?;
+        const HELD: &str = held_by_number!("OFFSET 0");
+        let held = fetch(self, "read held notices", bind_numbers(query(HELD), &numbers)).await?;
         let held = held.iter().map(rows::held).collect::<Result<Vec<_>, _>>()?;
         const EFFECTS: &str = concat!(
             "SELECT ",

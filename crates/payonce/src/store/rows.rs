@@ -96,6 +96,25 @@ impl Cells for sqlx::mysql::MySqlRow {
     }
 }
 
+/// A row from a cell on, for statements that answer with two things.
+#[cfg(feature = "postgres")]
+pub(crate) struct Beyond<'r, R>(pub &'r R, pub usize);
+
+#[cfg(feature = "postgres")]
+impl<R: Cells> Cells for Beyond<'_, R> {
+    fn optional_text(&self, index: usize) -> Result<Option<String>, Error> {
+        self.0.optional_text(self.1 + index)
+    }
+
+    fn optional_int(&self, index: usize) -> Result<Option<i64>, Error> {
+        self.0.optional_int(self.1 + index)
+    }
+
+    fn bytes(&self, index: usize) -> Result<Vec<u8>, Error> {
+        self.0.bytes(self.1 + index)
+    }
+}
+
 fn damaged(error: &dyn std::error::Error) -> Error {
     Error::permanent(format!("a stored row does not read: {error}"))
 }

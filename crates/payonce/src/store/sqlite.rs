@@ -12,17 +12,18 @@ use serde_json::Value;
 use crate::{
     error::Error,
     ids::{OrderNo, Shop},
-    key::{EffectKey, Fingerprint},
+    key::EffectKey,
     order::{Attempt, Number, Order, OrderId},
     statement::Statement,
     store::{
-        AttemptUpdate, Counts, Effect, EffectFilter, EffectState, Evidence, Finished, FlowRow, Held, KeyId, KeyRow,
-        Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json, rows,
+        AttemptUpdate, Counts, Effect, EffectFilter, EffectState, Entries, Evidence, Finished, FlowRow, Held, KeyId,
+        Known, Lease, Ledger, OrderUpdate, OrderView, Outbox, Repeat, Views, json, orders_of, rows,
     },
     time::Micros,
 };
 
 mod checkpoint;
+mod entries;
 mod session;
 mod talk;
 
@@ -54,20 +55,6 @@ fn number(number: &Number) -> [Cell<'_>; 2] {
     pair(number.merchant.as_str(), number.out_trade_no.as_str())
 }
 
-/// The values of a message's bytes, in the order in which both ways of keeping them name the columns.
-fn evidence(one: &Evidence) -> [Cell<'_>; 8] {
-    [
-        one.id.as_str().into(),
-        one.account.as_str().into(),
-        one.received_at.0.into(),
-        one.headers.as_str().into(),
-        one.body.as_slice().into(),
-        one.body_hash.as_str().into(),
-        one.verdict.as_str().into(),
-        one.key_id.as_deref().into(),
-    ]
-}
-
 impl<C: Talk> Ledger for C {
     async fn begin(&mut self) -> Result<(), Error> {
         self.run("begin", "BEGIN IMMEDIATE", NOTHING).await.map(drop)
@@ -83,11 +70,13 @@ impl<C: Talk> Ledger for C {
         self.run("rollback", "ROLLBACK", NOTHING).await.map(drop)
     }
 
-    async fn lock_attempts(&mut self, numbers: &[Number]) -> Result<Vec<Attempt>, Error> {
+    async fn lock_numbers(&mut self, numbers: &[Number]) -> Result<(Vec<Attempt>, Vec<Order>), Error> {
         const SQL: &str = "\
             SELECT merchant, out_trade_no, shop, order_no, amount, state, closed_at FROM payonce_attempt
             WHERE merchant = ?1 AND out_trade_no = ?2";
-        self.read("read attempts", SQL, numbers.iter().map(number), |row| rows::attempt(row)).await
+        let attempts = self.read("read attempts", SQL, numbers.iter().map(number), |row| rows::attempt(row)).await?;
+        let orders = self.lock_orders(&orders_of(&attempts)).await?;
+        Ok((attempts, orders))
     }
 
     async fn lock_orders(&mut self, orders: &[OrderId]) -> Result<Vec<Order>, Error> {
@@ -109,19 +98,19 @@ impl<C: Talk> Ledger for C {
         self.read("read attempts of orders", SQL, ids, |row| rows::attempt(row)).await
     }
 
-    async fn lock_held(&mut self, numbers: &[Number]) -> Result<Vec<Held>, Error> {
-        const SQL: &str = "\
+    async fn known(&mut self, numbers: &[Number], keys: &[KeyId]) -> Result<Known, Error> {
+        const HELD: &str = "\
             SELECT merchant, out_trade_no, idem_key, fingerprint, reason, notice, callback_id, seen, first_seen, last_seen
             FROM payonce_quarantine WHERE merchant = ?1 AND out_trade_no = ?2 AND state = 'held'";
-        self.read("read held notices", SQL, numbers.iter().map(number), |row| rows::held(row)).await
-    }
-
-    async fn booked(&mut self, keys: &[KeyId]) -> Result<Vec<(KeyId, Fingerprint)>, Error> {
-        const SQL: &str = "\
+        const KEYS: &str = "\
             SELECT merchant, idem_key, trade_no, amount, currency FROM payonce_idempotency
             WHERE merchant = ?1 AND idem_key = ?2";
-        let ids = keys.iter().map(|id| pair(id.merchant.as_str(), id.key.as_str()));
-        self.read("read keys", SQL, ids, |row| rows::booked(row)).await
+        let numbers = numbers.iter().map(number);
+        let keys = keys.iter().map(|id| pair(id.merchant.as_str(), id.key.as_str()));
+        Ok(Known {
+            held: self.read("read held notices", HELD, numbers, |row| rows::held(row)).await?,
+            booked: self.read("read keys", KEYS, keys, |row| rows::booked(row)).await?,
+        })
     }
 
     async fn flow_of(&mut self, numbers: &[Number]) -> Result<Vec<FlowRow>, Error> {
@@ -150,52 +139,8 @@ impl<C: Talk> Ledger for C {
         self.run("insert orders", SQL, [[json::orders(orders).into()]]).await.map(drop)
     }
 
-    async fn claim_keys(&mut self, keys: &[KeyRow]) -> Result<(), Error> {
-        const SQL: &str = "\
-            INSERT INTO payonce_idempotency (merchant, idem_key, trade_no, amount, currency, shop, order_no, source,
-                                             repeats, last_seen, created_at)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10)";
-        let rows = keys.iter().map(|row| {
-            let money = row.fingerprint.money.as_ref();
-            [
-                row.id.merchant.as_str().into(),
-                row.id.key.as_str().into(),
-                row.fingerprint.trade_no.as_ref().map(|trade_no| trade_no.as_str()).into(),
-                money.map(|money| money.amount).into(),
-                money.map(|money| money.currency.as_str()).into(),
-                row.order.shop.as_str().into(),
-                row.order.order_no.as_str().into(),
-                row.source.as_str().into(),
-                row.repeats.into(),
-                row.at.0.into(),
-            ]
-        });
-        self.run("claim keys", SQL, rows).await.map(drop)
-    }
-
     async fn update_orders(&mut self, orders: &[OrderUpdate]) -> Result<u64, Error> {
-        const SQL: &str = "\
-            UPDATE payonce_order
-            SET status = ?3, paid = ?4, refunded = ?5, unapplied = ?6, version = version + 1, closed_at = ?7,
-                paid_at = ?8, amount = ?9
-            WHERE shop = ?1 AND order_no = ?2 AND status = ?10 AND version = ?11";
-        let rows = orders.iter().map(|update| {
-            let order = &update.order;
-            [
-                order.id.shop.as_str().into(),
-                order.id.order_no.as_str().into(),
-                order.status.as_str().into(),
-                order.paid.into(),
-                order.refunded.into(),
-                order.unapplied.into(),
-                order.closed_at.map(|at| at.0).into(),
-                order.paid_at.map(|at| at.0).into(),
-                order.money.amount.into(),
-                update.was_status.as_str().into(),
-                update.was_version.into(),
-            ]
-        });
-        self.run("update orders", SQL, rows).await
+        self.run("update orders", entries::ORDERS, orders.iter().map(entries::order)).await
     }
 
     async fn update_attempts(&mut self, attempts: &[AttemptUpdate]) -> Result<u64, Error> {
@@ -208,56 +153,13 @@ impl<C: Talk> Ledger for C {
         self.run("update attempts", SQL, [[json::attempt_updates(attempts).into()]]).await
     }
 
-    async fn insert_flow(&mut self, rows: &[FlowRow]) -> Result<(), Error> {
-        const SQL: &str = "\
-            INSERT INTO payonce_order_flow (merchant, out_trade_no, idem_key, kind, disposition, shop, order_no,
-                                            amount, currency, trade_no, full_refund, account, callback_id,
-                                            occurred_at, booked_at)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
-        let rows = rows.iter().map(|row| {
-            [
-                row.number.merchant.as_str().into(),
-                row.number.out_trade_no.as_str().into(),
-                row.key.as_str().into(),
-                row.kind.as_str().into(),
-                row.disposition.as_str().into(),
-                row.order.shop.as_str().into(),
-                row.order.order_no.as_str().into(),
-                row.money.amount.into(),
-                row.money.currency.as_str().into(),
-                row.trade_no.as_ref().map(|trade_no| trade_no.as_str()).into(),
-                i64::from(row.full_refund).into(),
-                row.account.as_str().into(),
-                row.callback_id.as_deref().into(),
-                row.occurred_at.map(|at| at.0).into(),
-                row.booked_at.0.into(),
-            ]
-        });
-        self.run("append to the ledger", SQL, rows).await.map(drop)
-    }
-
-    async fn insert_effects(&mut self, effects: &[Effect]) -> Result<(), Error> {
-        const SQL: &str = "\
-            INSERT INTO payonce_effect (effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload,
-                                        state, after, tries, due_at, created_at)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'ready', ?10, 0, ?11, ?12)";
-        let rows = effects.iter().map(|effect| {
-            [
-                effect.key.as_str().into(),
-                effect.fact.merchant.as_str().into(),
-                effect.fact.key.as_str().into(),
-                effect.order.shop.as_str().into(),
-                effect.order.order_no.as_str().into(),
-                effect.event.as_str().into(),
-                effect.name.as_str().into(),
-                effect.sink.as_str().into(),
-                effect.payload.as_str().into(),
-                effect.after.as_ref().map(|key| key.as_str()).into(),
-                effect.due_at.0.into(),
-                effect.created_at.0.into(),
-            ]
-        });
-        self.run("insert effects", SQL, rows).await.map(drop)
+    async fn book_entries(&mut self, entries: &Entries<'_>) -> Result<u64, Error> {
+        let updated = self.update_orders(entries.orders).await?;
+        self.run("claim keys", entries::KEYS, entries.keys.iter().map(entries::key)).await?;
+        self.run("append to the ledger", entries::FLOW, entries.flow.iter().map(entries::flow)).await?;
+        self.run("insert effects", entries::EFFECTS, entries.effects.iter().map(entries::effect)).await?;
+        self.run("keep callbacks", entries::EVIDENCE, entries.evidence.iter().map(entries::evidence)).await?;
+        Ok(updated)
     }
 
     async fn hold(&mut self, notices: &[Held]) -> Result<(), Error> {
@@ -283,13 +185,6 @@ impl<C: Talk> Ledger for C {
         self.run("release held notices", SQL, [[json::held(notices).into(), at.0.into()]]).await
     }
 
-    async fn keep(&mut self, kept: &[Evidence]) -> Result<(), Error> {
-        const SQL: &str = "\
-            INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-        self.run("keep callbacks", SQL, kept.iter().map(evidence)).await.map(drop)
-    }
-
     async fn keep_unbelieved(&mut self, kept: &[Evidence], per_hour: i64) -> Result<(), Error> {
         // Each statement sees what the one before kept.
         const SQL: &str = "\
@@ -300,7 +195,7 @@ impl<C: Talk> Ledger for C {
               AND (SELECT count(*) FROM payonce_callback AS c WHERE c.account = ?2
                    AND c.verdict <> 'booked' AND c.received_at > ?3 - 3600000000) < ?9";
         let rows = kept.iter().map(|one| {
-            let [id, account, received_at, headers, body, body_hash, verdict, key_id] = evidence(one);
+            let [id, account, received_at, headers, body, body_hash, verdict, key_id] = entries::evidence(one);
             [id, account, received_at, headers, body, body_hash, verdict, key_id, per_hour.into()]
         });
         self.run("keep a message that was not believed", SQL, rows).await.map(drop)
@@ -437,7 +332,7 @@ impl<C: Talk> Views for C {
             ORDER BY f.booked_at, f.idem_key";
         let of_numbers = [[json::numbers(&numbers).into()]];
         let flow = self.read("read the ledger", FLOW, of_numbers, |row| rows::flow_view(row)).await?;
-        let held = self.lock_held(&numbers).await?;
+        let held = self.known(&numbers, &[]).await?.held;
         const EFFECTS: &str = "\
             SELECT effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload, state, after, tries,
                    due_at, last_error, created_at, done_at

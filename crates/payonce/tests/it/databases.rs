@@ -16,7 +16,7 @@ use payonce::{
     register::{Registered, register_in},
     rules::Rules,
     store::{
-        Database, Effect, EffectState, Engine, Finished, KeyId, Lease, Ledger, Store,
+        Database, Effect, EffectState, Engine, Entries, Finished, KeyId, Lease, Ledger, Store,
         server::{Clock, ServerOptions},
     },
     time::Micros,
@@ -187,9 +187,10 @@ async fn a_transaction_sees_what_is_committed_meanwhile<E: Server>(options: Serv
     let key = KeyId { merchant: number("O1").merchant, key: payment("O1", "T1", 100).key().unwrap() };
     let mut connection = connect::<E>(&options).await;
     Ledger::begin(&mut connection).await.unwrap();
-    assert_eq!(connection.booked(std::slice::from_ref(&key)).await.unwrap(), []);
+    let key = std::slice::from_ref(&key);
+    assert_eq!(connection.known(&[], key).await.unwrap().booked, []);
     book(database, vec![payment("O1", "T1", 100)]).await;
-    assert_eq!(connection.booked(&[key]).await.unwrap().len(), 1);
+    assert_eq!(connection.known(&[], key).await.unwrap().booked.len(), 1);
     connection.rollback().await.unwrap();
 }
 
@@ -212,21 +213,25 @@ fn effect(key: &str) -> Effect {
     }
 }
 
+async fn owe<E: Server>(connection: &mut E, key: &str) -> Result<u64, payonce::Error> {
+    connection.book_entries(&Entries { effects: &[effect(key)], ..Entries::default() }).await
+}
+
 /// A text that is too long is refused or finds nothing; it is never cut to another key.
 async fn nothing_is_cut_or_converted<E: Server>(options: ServerOptions) {
     let database = open::<E>(&options).await;
     let mut connection = connect::<E>(&options).await;
     let longest = "k".repeat(EffectKey::MAX);
-    connection.insert_effects(&[effect(&longest)]).await.unwrap();
-    let same = connection.insert_effects(&[effect(&longest)]).await.unwrap_err();
+    owe(&mut connection, &longest).await.unwrap();
+    let same = owe(&mut connection, &longest).await.unwrap_err();
     assert!(same.is_conflict(), "{same}");
     for more in [1, 50, 200, 5000] {
         let longer = format!("{longest}{}", "k".repeat(more));
         assert_eq!(database.effect(&EffectKey::from_books(longer.as_str())).await.unwrap(), None);
-        match connection.insert_effects(&[effect(&longer)]).await {
+        match owe(&mut connection, &longer).await {
             Err(error) => assert!(!error.is_transient(), "{error}"),
             // PostgreSQL has no bound on a text: then it is another key, and stays whole.
-            Ok(()) => {
+            Ok(_) => {
                 let found = database.effect(&EffectKey::from_books(longer.as_str())).await.unwrap();
                 assert_eq!(found.map(|effect| effect.key.as_str().len()), Some(longer.len()));
             }
@@ -258,7 +263,7 @@ async fn a_lock_time_out_is_rolled_back_whole_and_run_again<E: Server>(options: 
     database.register(&registration("O1", 100)).await.unwrap().unwrap();
     let mut frozen = connect::<E>(&options).await;
     Ledger::begin(&mut frozen).await.unwrap();
-    frozen.lock_attempts(&[number("O1")]).await.unwrap();
+    frozen.lock_numbers(&[number("O1")]).await.unwrap();
 
     let mut other = connect::<E>(&options).await;
     Ledger::begin(&mut other).await.unwrap();
@@ -270,7 +275,7 @@ async fn a_lock_time_out_is_rolled_back_whole_and_run_again<E: Server>(options: 
         closed_at: None,
     };
     other.insert_attempts(std::slice::from_ref(&absent)).await.unwrap();
-    let error = other.lock_attempts(&[number("O1")]).await.unwrap_err();
+    let error = other.lock_numbers(&[number("O1")]).await.unwrap_err();
     assert!(error.is_transient() && !error.is_conflict(), "{error}");
     other.rollback().await.unwrap();
     other.insert_attempts(&[absent]).await.expect("nothing of it is left");
@@ -314,11 +319,11 @@ async fn a_failed_batch_keeps_no_lock<E: Server>(options: ServerOptions) {
     let database = open::<E>(&options).await;
     database.register(&registration("O1", 100)).await.unwrap().unwrap();
     let mut connection = connect::<E>(&options).await;
-    connection.insert_effects(&[effect("default:O1:order-paid:ship")]).await.unwrap();
+    owe(&mut connection, "default:O1:order-paid:ship").await.unwrap();
     database.book(&batch(vec![payment("O1", "T1", 100)])).await.unwrap_err();
     Ledger::begin(&mut connection).await.unwrap();
-    let locked = tokio::time::timeout(MOMENT, connection.lock_attempts(&[number("O1")])).await;
-    assert_eq!(locked.expect("at once").unwrap().len(), 1);
+    let locked = tokio::time::timeout(MOMENT, connection.lock_numbers(&[number("O1")])).await;
+    assert_eq!(locked.expect("at once").unwrap().0.len(), 1);
     connection.rollback().await.unwrap();
 }
 

@@ -49,14 +49,14 @@ fn samples() -> Vec<(&'static str, &'static str, String, String)> {
         (
             "keys are claimed in apply.rs",
             "crates/payonce/src/register.rs",
-            s("ledger.claim_keys(&keys).await?;\n"),
-            s("// claim_keys is apply's\n"),
+            s("ledger.book_entries(&keys).await?;\n"),
+            s("// book_entries is apply's\n"),
         ),
         (
             "keys are claimed in apply.rs",
             "crates/payonce/src/apply.rs",
-            s("a.claim_keys(x); a.claim_keys(y);\n"),
-            s("a.claim_keys(x);\n"),
+            s("a.book_entries(x); a.book_entries(y);\n"),
+            s("a.book_entries(x);\n"),
         ),
         (
             "SQL lives in the stores",

@@ -6,7 +6,7 @@
 use super::*;
 use crate::{
     order::{AttemptState, Order},
-    store::{AttemptUpdate, Held, KeyId, KeyRow, OrderUpdate},
+    store::{AttemptUpdate, Entries, Held, KeyId, KeyRow, OrderUpdate},
 };
 
 /// Whoever inserts second loses, in every table whose key says "once".
@@ -25,13 +25,14 @@ pub async fn a_taken_key_is_a_conflict<E: Engine>(options: E::Options) {
         at: story.now(),
     };
     let mut connection = E::connect(&story.options).await.unwrap();
-    for table in ["keys", "orders", "attempts", "effects"] {
+    let keys = Entries { keys: std::slice::from_ref(&key), ..Entries::default() };
+    let effects = Entries { effects: &view.effects[..1], ..Entries::default() };
+    for (table, again) in [("keys", keys), ("effects", effects), ("orders", keys), ("attempts", keys)] {
         connection.begin().await.unwrap();
         let lost = match table {
-            "keys" => connection.claim_keys(std::slice::from_ref(&key)).await,
             "orders" => connection.insert_orders(std::slice::from_ref(&view.order)).await,
             "attempts" => connection.insert_attempts(&view.attempts[..1]).await,
-            _ => connection.insert_effects(&view.effects[..1]).await,
+            _ => connection.book_entries(&again).await.map(drop),
         };
         assert!(lost.as_ref().is_err_and(crate::Error::is_conflict), "{table}: {lost:?}");
         connection.rollback().await.unwrap();

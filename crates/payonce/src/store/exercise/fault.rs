@@ -49,12 +49,31 @@ impl<E> Counting<'_, E> {
 
 macro_rules! counted {
     ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
-        impl<E: Engine> Ledger for Counting<'_, E> {$(
-            async fn $name(&mut self, $($arg: $type),*) -> Result<$out, Error> {
+        impl<E: Engine> Ledger for Counting<'_, E> {
+            $(async fn $name(&mut self, $($arg: $type),*) -> Result<$out, Error> {
                 self.step()?;
                 self.inner.$name($($arg),*).await
+            })*
+
+            /// Part by part, whatever an engine makes of them: what went in before the fault must not stay.
+            async fn book_entries(&mut self, entries: &Entries<'_>) -> Result<u64, Error> {
+                let Entries { orders, keys, flow, effects, evidence } = *entries;
+                let none = Entries::default();
+                let parts = [
+                    Entries { orders, ..none },
+                    Entries { keys, ..none },
+                    Entries { flow, ..none },
+                    Entries { effects, ..none },
+                    Entries { evidence, ..none },
+                ];
+                let mut updated = 0;
+                for part in &parts {
+                    self.step()?;
+                    updated += self.inner.book_entries(part).await?;
+                }
+                Ok(updated)
             }
-        )*}
+        }
     };
 }
 
@@ -71,10 +90,9 @@ macro_rules! counted_own {
 
 use crate::{
     ids::{Merchant, OrderNo},
-    key::Fingerprint,
     order::{Attempt, Number, Order, OrderId},
     own_table::{OwnChange, OwnRow, OwnTable, OwnUpdate},
-    store::{AttemptUpdate, Effect, Evidence, FlowRow, Held, KeyId, KeyRow, OrderUpdate, OwnSchema, OwnTables, Repeat},
+    store::{AttemptUpdate, Entries, Evidence, FlowRow, Held, KeyId, Known, OrderUpdate, OwnSchema, OwnTables, Repeat},
     time::Micros,
 };
 
@@ -82,22 +100,17 @@ counted! {
     begin() -> ();
     commit() -> ();
     rollback() -> ();
-    lock_attempts(numbers: &[Number]) -> Vec<Attempt>;
+    lock_numbers(numbers: &[Number]) -> (Vec<Attempt>, Vec<Order>);
     lock_orders(orders: &[OrderId]) -> Vec<Order>;
     attempts_of(orders: &[OrderId]) -> Vec<Attempt>;
-    lock_held(numbers: &[Number]) -> Vec<Held>;
-    booked(keys: &[KeyId]) -> Vec<(KeyId, Fingerprint)>;
+    known(numbers: &[Number], keys: &[KeyId]) -> Known;
     flow_of(numbers: &[Number]) -> Vec<FlowRow>;
     insert_attempts(attempts: &[Attempt]) -> ();
     insert_orders(orders: &[Order]) -> ();
-    claim_keys(keys: &[KeyRow]) -> ();
     update_orders(orders: &[OrderUpdate]) -> u64;
     update_attempts(attempts: &[AttemptUpdate]) -> u64;
-    insert_flow(rows: &[FlowRow]) -> ();
-    insert_effects(effects: &[Effect]) -> ();
     hold(notices: &[Held]) -> ();
     release(notices: &[Held], at: Micros) -> u64;
-    keep(evidence: &[Evidence]) -> ();
     keep_unbelieved(evidence: &[Evidence], per_hour: i64) -> ();
     count_repeats(repeats: &[Repeat]) -> ();
     overdue(limit: i64) -> Vec<Number>;

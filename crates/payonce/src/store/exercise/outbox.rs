@@ -128,7 +128,7 @@ pub async fn effects_are_selected_by_state_never_by_a_watermark<E: Engine>(optio
     older.sink = "log".to_owned();
     older.created_at = Micros(1);
     older.due_at = Micros(1);
-    E::connect(&story.options).await.unwrap().insert_effects(&[older]).await.unwrap();
+    story.owe(older).await;
     let claimed = story.database.claim(&lease(now, "b", 60)).await.unwrap();
     assert!(claimed.iter().any(|effect| effect.key.as_str() == "default:A0:order-paid:ship"));
 }

@@ -14,7 +14,7 @@ use crate::{
     outcome::Outcome,
     register::Registration,
     rules::{EffectRule, Event, Rules},
-    store::{Database, Effect, EffectState, Engine, Evidence, KeyId, OrderView, Store},
+    store::{Database, Effect, EffectState, Engine, Entries, Evidence, KeyId, OrderView, Store},
     time::Micros,
 };
 
@@ -163,6 +163,12 @@ impl<E: Engine> Story<E> {
     pub(super) async fn view(&self, order: &str) -> OrderView {
         let id = self.order_id(order);
         self.database.order(&id.shop, &id.order_no).await.unwrap().unwrap()
+    }
+
+    /// Puts an effect among those that are owed.
+    pub(super) async fn owe(&self, effect: Effect) {
+        let mut connection = E::connect(&self.options).await.unwrap();
+        connection.book_entries(&Entries { effects: &[effect], ..Entries::default() }).await.unwrap();
     }
 
     /// An effect that no booking made.
