@@ -68,6 +68,8 @@ impl Batch {
 pub struct Pending {
     pub(crate) outcomes: Vec<Vec<Outcome>>,
     pub(crate) released: usize,
+    /// An effect is due already: whoever delivers need not wait for its next look.
+    pub(crate) owes: bool,
     /// Copies that were only read, not counted; whoever commits decides when they are.
     pub(crate) repeats: Vec<Repeat>,
     now: Micros,
@@ -247,7 +249,8 @@ pub(crate) async fn write<L: Ledger>(
         ledger.count_repeats(&left).await?;
         left.clear();
     }
-    Ok(Pending { outcomes: plan.outcomes, released: plan.release.len(), repeats: left, now: batch.now })
+    let owes = plan.effects.iter().any(|effect| effect.due_at <= batch.now);
+    Ok(Pending { outcomes: plan.outcomes, released: plan.release.len(), owes, repeats: left, now: batch.now })
 }
 
 /// The part of a plan that is about attempts, new orders, and the shops' own.

@@ -3,12 +3,11 @@
 //! Here: the queue, its bound and its deadlines. There is no timer: a lone callback is booked at once.
 //! Not here: the transaction (`store`), HTTP (the server).
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use futures_util::FutureExt;
 use tokio::{
     sync::{mpsc, oneshot},
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
     time::Instant,
 };
 
@@ -111,36 +110,57 @@ impl Batcher {
     }
 }
 
+/// A batch beside one that is under way has to be worth its own turns to the database and its own COMMIT: a few
+/// deliveries are sooner booked together with what comes meanwhile.
+const WORTH_A_WRITER: usize = 32;
+
 async fn run(store: Arc<dyn Store>, options: BatcherOptions, clock: fn() -> Micros, mut queue: mpsc::Receiver<Job>) {
-    let mut jobs = Vec::with_capacity(options.batch);
-    while queue.recv_many(&mut jobs, options.batch.max(1)).await > 0 {
-        let now = Instant::now();
-        // Nobody waits for these any more, and nothing has begun: the platform sends them again.
-        jobs.retain(|job| job.deadline > now && !job.answer.is_closed());
-        metrics::histogram!("payonce_batch_deliveries").record(jobs.len() as f64);
-        let (deliveries, answers): (Vec<Delivery>, Vec<_>) =
-            jobs.drain(..).map(|job| (job.delivery, job.answer)).unzip();
-        if deliveries.is_empty() {
-            continue;
-        }
-        let batch = Batch::of(deliveries, clock());
-        // A panic drops the connection with its transaction; the callers are told that nothing is known.
-        let booked = AssertUnwindSafe(store.book(&batch)).catch_unwind().await;
-        match booked {
-            Ok(Ok(committed)) => {
-                for (index, answer) in answers.into_iter().enumerate() {
-                    let outcomes = committed.outcomes().get(index).cloned().unwrap_or_default();
-                    let booked = Booked { verdict: committed.verdict(index, options.grace), outcomes };
-                    if answer.send(Ok(booked)).is_err() {
-                        metrics::counter!("payonce_committed_late_total").increment(1);
-                    }
+    let most = options.batch.max(1);
+    let mut jobs = Vec::with_capacity(most);
+    let mut under_way = JoinSet::new();
+    let mut is_open = true;
+    while is_open || !under_way.is_empty() {
+        let room = most - jobs.len();
+        tokio::select! {
+            taken = queue.recv_many(&mut jobs, room), if is_open && room > 0 => is_open = taken > 0,
+            Some(ended) = under_way.join_next() => {
+                // A panic drops the connection with its transaction; the callers are told that nothing is known.
+                if ended.is_err() {
+                    tracing::error!("booking panicked");
                 }
             }
-            Ok(Err(error)) => {
-                tracing::error!(error = %error, deliveries = batch.deliveries.len(), "a batch was not booked");
-                answers.into_iter().for_each(|answer| drop(answer.send(Err(NotKnown::Failed))));
+        }
+        let others = under_way.len();
+        if !jobs.is_empty() && (others == 0 || (others < store.writers() && jobs.len() >= WORTH_A_WRITER)) {
+            let batch = std::mem::replace(&mut jobs, Vec::with_capacity(most));
+            under_way.spawn(book(Arc::clone(&store), options.grace, clock(), batch));
+        }
+    }
+}
+
+async fn book(store: Arc<dyn Store>, grace: Duration, now: Micros, mut jobs: Vec<Job>) {
+    // Nobody waits for these any more, and nothing has begun: the platform sends them again.
+    let instant = Instant::now();
+    jobs.retain(|job| job.deadline > instant && !job.answer.is_closed());
+    metrics::histogram!("payonce_batch_deliveries").record(jobs.len() as f64);
+    let (deliveries, answers): (Vec<Delivery>, Vec<_>) = jobs.into_iter().map(|job| (job.delivery, job.answer)).unzip();
+    if deliveries.is_empty() {
+        return;
+    }
+    let batch = Batch::of(deliveries, now);
+    match store.book(&batch).await {
+        Ok(committed) => {
+            for (index, answer) in answers.into_iter().enumerate() {
+                let outcomes = committed.outcomes().get(index).cloned().unwrap_or_default();
+                let booked = Booked { verdict: committed.verdict(index, grace), outcomes };
+                if answer.send(Ok(booked)).is_err() {
+                    metrics::counter!("payonce_committed_late_total").increment(1);
+                }
             }
-            Err(_) => tracing::error!(deliveries = batch.deliveries.len(), "booking panicked"),
+        }
+        Err(error) => {
+            tracing::error!(error = %error, deliveries = batch.deliveries.len(), "a batch was not booked");
+            answers.into_iter().for_each(|answer| drop(answer.send(Err(NotKnown::Failed))));
         }
     }
 }

@@ -33,6 +33,7 @@ mod own_table;
 pub mod postgres;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod rows;
+mod seats;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub mod server;
 #[cfg(feature = "sqlite")]
@@ -496,6 +497,8 @@ pub trait Engine: Ledger + Outbox + Views + Sized + Send + 'static {
     const NAME: &'static str;
     /// Other processes can only write in a writer's pauses: after `.0` of unbroken commits it rests for `.1`.
     const BREATHER: Option<(std::time::Duration, std::time::Duration)>;
+    /// How many transactions of one process go on beside each other.
+    const WRITERS: usize;
     /// A row can be seen before it is durable, so an answer from what was read must be covered by a write.
     const READS_BEFORE_DURABLE: bool;
     /// A connection that was idle for longer is opened anew instead of being trusted; `None`: always trusted.

@@ -537,6 +537,10 @@ impl Store for Troubled {
     fn engine(&self) -> &'static str {
         self.inner.engine()
     }
+
+    fn writers(&self) -> usize {
+        self.inner.writers()
+    }
 }
 
 /// Everything that any gateway of this process wrote at debug level.

@@ -69,6 +69,7 @@ pub(crate) fn repeats_only(batch: &Batch, facts: &Facts) -> Pending {
     Pending {
         outcomes: batch.deliveries.iter().map(|delivery| vec![Outcome::Repeated; delivery.notices.len()]).collect(),
         released: 0,
+        owes: false,
         repeats: facts.iter().map(repeat).collect(),
         now: batch.now,
     }

@@ -1,10 +1,7 @@
 //! A database with its connections: opens transactions, starts over, and hides the engine behind `dyn`.
 //!
-//! Here: one writer behind a fair lock (whoever writes waits in one queue), the bounded reruns, and the
-//! splitting that keeps one poisoned fact from failing its batch. Not here: SQL, or what is decided.
-//!
-//! A connection is taken out of its place while it is used and put back only after a clean end: a future
-//! that is dropped half-way, or an error in the middle, drops the connection with whatever was open on it.
+//! Here: the bounded reruns, and the splitting that keeps one poisoned fact from failing its batch. Not here: SQL, or
+//! what is decided; who holds which connection (`seats`).
 
 use std::{
     collections::BTreeMap,
@@ -13,13 +10,13 @@ use std::{
         Arc, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::future::BoxFuture;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
-    sync::{Mutex, MutexGuard, Notify},
+    sync::Notify,
 };
 
 use crate::{
@@ -35,6 +32,7 @@ use crate::{
     store::{
         Counts, Effect, EffectFilter, EffectState, Engine, Finished, KeyId, Lease, OrderUpdate, OrderView, OwnSchema,
         Repeat,
+        seats::{InUse, Seats},
     },
     time::Micros,
 };
@@ -79,6 +77,8 @@ pub trait Store: Send + Sync + 'static {
     fn owed(&self) -> &Notify;
     /// The engine's word.
     fn engine(&self) -> &'static str;
+    /// How many batches it can book beside each other.
+    fn writers(&self) -> usize;
 }
 
 /// Tries of one transaction before the caller is told "not now".
@@ -88,58 +88,13 @@ const TRIES: u32 = 8;
 pub struct Database<E: Engine> {
     options: E::Options,
     rules: Arc<Rules>,
-    writer: Mutex<Seat<E>>,
-    reader: Mutex<Seat<E>>,
+    writers: Seats<E>,
+    readers: Seats<E>,
     deferred: std::sync::Mutex<BTreeMap<KeyId, Repeat>>,
     owed: Notify,
     /// The last batch was nothing but repeats: then the next probably is, and one read may tell. A guess about
     /// the way, never about the answer.
     expects_repeats: AtomicBool,
-}
-
-/// Where a connection sits between uses.
-struct Seat<E> {
-    connection: Option<E>,
-    /// Since when commits have followed each other without a break, and when the last ended.
-    busy_since: Instant,
-    idle_since: Instant,
-}
-
-impl<E> Seat<E> {
-    fn empty() -> Self {
-        Self { connection: None, busy_since: Instant::now(), idle_since: Instant::now() }
-    }
-}
-
-impl<E: Engine> Seat<E> {
-    /// The connection, unless it sat for so long that it may be dead without knowing.
-    fn take_trusted(&mut self) -> Option<E> {
-        let connection = self.connection.take()?;
-        let trusted = E::TRUSTED_IDLE.is_none_or(|limit| self.idle_since.elapsed() < limit);
-        trusted.then_some(connection)
-    }
-}
-
-/// A connection in use.
-struct InUse<'a, E> {
-    seat: MutexGuard<'a, Seat<E>>,
-    connection: E,
-}
-
-impl<E: Engine> InUse<'_, E> {
-    /// After a clean end.
-    fn put_back(mut self) {
-        self.seat.idle_since = Instant::now();
-        self.seat.connection = Some(self.connection);
-    }
-
-    /// After an error: rolls back in so many words (a queued rollback would keep its locks), or drops a
-    /// connection of which nothing is known.
-    async fn undo(mut self, error: &Error) {
-        if !error.is_lost() && self.connection.rollback().await.is_ok() {
-            self.put_back();
-        }
-    }
 }
 
 impl<E: Engine> Database<E> {
@@ -148,8 +103,8 @@ impl<E: Engine> Database<E> {
         let database = Self {
             options,
             rules,
-            writer: Mutex::new(Seat::empty()),
-            reader: Mutex::new(Seat::empty()),
+            writers: Seats::new(E::WRITERS),
+            readers: Seats::new(1),
             deferred: std::sync::Mutex::default(),
             owed: Notify::new(),
             expects_repeats: AtomicBool::new(false),
@@ -180,29 +135,11 @@ impl<E: Engine> Database<E> {
     }
 
     async fn writer(&self) -> Result<InUse<'_, E>, Error> {
-        let mut seat = self.writer.lock().await;
-        if let Some((busy, rest)) = E::BREATHER {
-            if seat.idle_since.elapsed() >= rest {
-                seat.busy_since = Instant::now();
-            } else if seat.busy_since.elapsed() >= busy {
-                tokio::time::sleep(rest).await;
-                seat.busy_since = Instant::now();
-            }
-        }
-        let connection = match seat.take_trusted() {
-            Some(connection) => connection,
-            None => E::connect(&self.options).await?,
-        };
-        Ok(InUse { seat, connection })
+        self.writers.take(|| E::connect(&self.options)).await
     }
 
     async fn reader(&self) -> Result<InUse<'_, E>, Error> {
-        let mut seat = self.reader.lock().await;
-        let connection = match seat.take_trusted() {
-            Some(connection) => connection,
-            None => E::connect_reader(&self.options).await?,
-        };
-        Ok(InUse { seat, connection })
+        self.readers.take(|| E::connect_reader(&self.options)).await
     }
 
     async fn try_book(&self, batch: &Batch) -> Result<Committed, (Error, Digest)> {
@@ -223,7 +160,9 @@ impl<E: Engine> Database<E> {
                 writer.connection.commit().await.map_err(fail)?;
                 writer.put_back();
                 self.defer(std::mem::take(&mut pending.repeats));
-                self.owed.notify_waiters();
+                if pending.owes {
+                    self.owed.notify_waiters();
+                }
                 let committed = pending.after_commit();
                 self.expects_repeats.store(committed.is_all_repeats(), Ordering::Relaxed);
                 Ok(committed)
@@ -241,12 +180,14 @@ impl<E: Engine> Database<E> {
         writer.connection.begin().await.map_err(fail)?;
         let done = register::register(&mut writer.connection, registration, &self.rules).await;
         let done = match done {
-            Ok(Ok((registered, _pending))) => {
+            Ok(Ok((registered, pending))) => {
                 if E::READS_BEFORE_DURABLE && registered == Registered::Repeated {
                     touch(&mut writer.connection, &registration.id).await.map_err(fail)?;
                 }
                 writer.connection.commit().await.map_err(fail)?;
-                self.owed.notify_waiters();
+                if pending.owes {
+                    self.owed.notify_waiters();
+                }
                 writer.put_back();
                 return Ok(Ok(registered));
             }
@@ -587,5 +528,9 @@ impl<E: Engine> Store for Database<E> {
 
     fn engine(&self) -> &'static str {
         E::NAME
+    }
+
+    fn writers(&self) -> usize {
+        E::WRITERS
     }
 }

@@ -8,13 +8,13 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
-use crate::order::{Number, OrderId};
+use crate::order::Number;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::own_table::{OwnTable, OwnUpdate};
 #[cfg(feature = "mysql")]
 use crate::store::{Effect, Evidence, FlowRow, KeyId, KeyRow, OrderUpdate};
 use crate::{
-    order::{Attempt, Order},
+    order::{Attempt, Order, OrderId},
     store::{AttemptUpdate, Finished, Held, Repeat},
 };
 

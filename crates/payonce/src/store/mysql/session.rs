@@ -179,6 +179,7 @@ impl Engine for MySqlConnection {
     type Options = ServerOptions;
     const NAME: &'static str = "mysql";
     const BREATHER: Option<(Duration, Duration)> = None;
+    const WRITERS: usize = 2;
     const READS_BEFORE_DURABLE: bool = true;
     const TRUSTED_IDLE: Option<Duration> = Some(TRUSTED_IDLE);
     const COMPUTES: bool = false;

@@ -64,6 +64,7 @@ impl Engine for PgConnection {
     type Options = ServerOptions;
     const NAME: &'static str = "postgres";
     const BREATHER: Option<(Duration, Duration)> = None;
+    const WRITERS: usize = 2;
     const READS_BEFORE_DURABLE: bool = false;
     const TRUSTED_IDLE: Option<Duration> = Some(TRUSTED_IDLE);
     const COMPUTES: bool = false;

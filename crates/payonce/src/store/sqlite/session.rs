@@ -35,6 +35,7 @@ impl Engine for Sqlite {
     type Options = SqliteOptions;
     const NAME: &'static str = "sqlite";
     const BREATHER: Option<(Duration, Duration)> = Some((Duration::from_millis(50), Duration::from_millis(1)));
+    const WRITERS: usize = 1;
     const READS_BEFORE_DURABLE: bool = false;
     const TRUSTED_IDLE: Option<Duration> = None;
     const COMPUTES: bool = true;
@@ -73,6 +74,7 @@ impl Engine for SqliteConnection {
     type Options = SqliteOptions;
     const NAME: &'static str = Sqlite::NAME;
     const BREATHER: Option<(Duration, Duration)> = Sqlite::BREATHER;
+    const WRITERS: usize = 1;
     const READS_BEFORE_DURABLE: bool = Sqlite::READS_BEFORE_DURABLE;
     const TRUSTED_IDLE: Option<Duration> = Sqlite::TRUSTED_IDLE;
     const COMPUTES: bool = false;
