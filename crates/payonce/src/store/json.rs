@@ -12,7 +12,7 @@ use crate::order::Number;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 use crate::own_table::{OwnTable, OwnUpdate};
 #[cfg(feature = "mysql")]
-use crate::store::{Effect, Evidence, FlowRow, KeyId, KeyRow, OrderUpdate};
+use crate::store::OrderUpdate;
 use crate::{
     order::{Attempt, Order, OrderId},
     store::{AttemptUpdate, Finished, Held, Repeat},
@@ -43,17 +43,6 @@ pub(crate) fn order_ids(orders: &[OrderId]) -> String {
         o: &'a str,
     }
     array(orders.iter().map(|id| Row { s: id.shop.as_str(), o: id.order_no.as_str() }))
-}
-
-/// `[{"m":merchant,"k":idem_key}]`
-#[cfg(feature = "mysql")]
-pub(crate) fn keys(keys: &[KeyId]) -> String {
-    #[derive(Serialize)]
-    struct Row<'a> {
-        m: &'a str,
-        k: &'a str,
-    }
-    array(keys.iter().map(|id| Row { m: id.merchant.as_str(), k: id.key.as_str() }))
 }
 
 #[derive(Serialize)]
@@ -143,38 +132,6 @@ pub(crate) fn order_updates(updates: &[OrderUpdate]) -> String {
     array(updates.iter().map(|update| order_row(&update.order, (update.was_status.as_str(), update.was_version))))
 }
 
-#[cfg(feature = "mysql")]
-#[derive(Serialize)]
-struct KeyJson<'a> {
-    m: &'a str,
-    k: &'a str,
-    t: Option<&'a str>,
-    a: Option<i64>,
-    cu: Option<&'a str>,
-    s: &'a str,
-    o: &'a str,
-    so: &'static str,
-    re: i64,
-    at: i64,
-}
-
-/// Keys to claim.
-#[cfg(feature = "mysql")]
-pub(crate) fn key_rows(rows: &[KeyRow]) -> String {
-    array(rows.iter().map(|row| KeyJson {
-        m: row.id.merchant.as_str(),
-        k: row.id.key.as_str(),
-        t: row.fingerprint.trade_no.as_ref().map(|trade_no| trade_no.as_str()),
-        a: row.fingerprint.money.map(|money| money.amount),
-        cu: row.fingerprint.money.as_ref().map(|money| money.currency.as_str()),
-        s: row.order.shop.as_str(),
-        o: row.order.order_no.as_str(),
-        so: row.source.as_str(),
-        re: row.repeats,
-        at: row.at.0,
-    }))
-}
-
 #[derive(Serialize)]
 struct RepeatJson<'a> {
     m: &'a str,
@@ -230,84 +187,6 @@ pub(crate) fn own_updates(table: &OwnTable, rows: &[OwnUpdate]) -> String {
     }))
 }
 
-#[cfg(feature = "mysql")]
-#[derive(Serialize)]
-struct FlowJson<'a> {
-    m: &'a str,
-    n: &'a str,
-    k: &'a str,
-    ki: &'a str,
-    d: &'static str,
-    s: &'a str,
-    o: &'a str,
-    a: i64,
-    cu: &'a str,
-    t: Option<&'a str>,
-    f: i64,
-    ac: &'a str,
-    cb: Option<&'a str>,
-    oc: Option<i64>,
-    at: i64,
-}
-
-/// Ledger rows.
-#[cfg(feature = "mysql")]
-pub(crate) fn flow(rows: &[FlowRow]) -> String {
-    array(rows.iter().map(|row| FlowJson {
-        m: row.number.merchant.as_str(),
-        n: row.number.out_trade_no.as_str(),
-        k: row.key.as_str(),
-        ki: &row.kind,
-        d: row.disposition.as_str(),
-        s: row.order.shop.as_str(),
-        o: row.order.order_no.as_str(),
-        a: row.money.amount,
-        cu: row.money.currency.as_str(),
-        t: row.trade_no.as_ref().map(|trade_no| trade_no.as_str()),
-        f: i64::from(row.full_refund),
-        ac: row.account.as_str(),
-        cb: row.callback_id.as_deref(),
-        oc: row.occurred_at.map(|at| at.0),
-        at: row.booked_at.0,
-    }))
-}
-
-#[cfg(feature = "mysql")]
-#[derive(Serialize)]
-struct EffectJson<'a> {
-    e: &'a str,
-    m: &'a str,
-    k: &'a str,
-    s: &'a str,
-    o: &'a str,
-    ev: &'a str,
-    na: &'a str,
-    si: &'a str,
-    pa: &'a str,
-    af: Option<&'a str>,
-    du: i64,
-    cr: i64,
-}
-
-/// Effects to insert, all ready.
-#[cfg(feature = "mysql")]
-pub(crate) fn effects(effects: &[Effect]) -> String {
-    array(effects.iter().map(|effect| EffectJson {
-        e: effect.key.as_str(),
-        m: effect.fact.merchant.as_str(),
-        k: effect.fact.key.as_str(),
-        s: effect.order.shop.as_str(),
-        o: effect.order.order_no.as_str(),
-        ev: &effect.event,
-        na: &effect.name,
-        si: &effect.sink,
-        pa: &effect.payload,
-        af: effect.after.as_ref().map(|key| key.as_str()),
-        du: effect.due_at.0,
-        cr: effect.created_at.0,
-    }))
-}
-
 #[derive(Serialize)]
 struct FinishedJson<'a> {
     e: &'a str,
@@ -356,40 +235,5 @@ pub(crate) fn held(held: &[Held]) -> String {
         se: held.seen,
         fi: held.first_seen.0,
         la: held.last_seen.0,
-    }))
-}
-
-#[cfg(feature = "mysql")]
-#[derive(Serialize)]
-struct EvidenceJson<'a> {
-    id: &'a str,
-    ac: &'a str,
-    at: i64,
-    h: &'a str,
-    /// The body as text where it is text, otherwise `x` has its bytes in hex: a JSON text can carry
-    /// neither a NUL nor bytes that are not UTF-8.
-    b: Option<&'a str>,
-    x: Option<String>,
-    bh: &'a str,
-    v: &'a str,
-    ki: Option<&'a str>,
-}
-
-/// Evidence with its bodies: bound in one statement only, because unfolding bodies is what costs.
-#[cfg(feature = "mysql")]
-pub(crate) fn evidence(evidence: &[Evidence]) -> String {
-    array(evidence.iter().map(|one| {
-        let text = std::str::from_utf8(&one.body).ok().filter(|text| !text.contains('\0'));
-        EvidenceJson {
-            id: &one.id,
-            ac: one.account.as_str(),
-            at: one.received_at.0,
-            h: &one.headers,
-            b: text,
-            x: text.is_none().then(|| one.body.iter().map(|byte| format!("{byte:02x}")).collect()),
-            bh: &one.body_hash,
-            v: &one.verdict,
-            ki: one.key_id.as_deref(),
-        }
     }))
 }

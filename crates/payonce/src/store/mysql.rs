@@ -1,14 +1,13 @@
 //! MariaDB from 10.6, MySQL from 8.0.16, and OceanBase: one dialect, with the words that all of them know.
 //!
 //! Here: SQL, and how InnoDB locks; no RETURNING, no collation but utf8mb4_bin. Not here: any decision, and
-//! what a session is (`session`). Functions stand in the order of the
-//! traits; the sibling engines keep it.
+//! what a session is (`session`). Functions stand in the order of the traits; the sibling engines keep it.
 //!
-//! Every statement takes one JSON array. `JSON_TABLE` cuts a text that is longer than its column, in strict
-//! mode too, and a cut key would be another key: so its columns are wider than the table's, which then refuse
-//! (error 1406). Keys are VARBINARY there as well, because every collation of these engines pads or folds.
-//! STRAIGHT_JOIN lets the array drive, so that rows are locked in its order, which is sorted, and FORCE INDEX
-//! keeps the optimizer from scanning a small table, which would lock rows that nobody named.
+//! What every batch does is said with bound values (`many`); what is rarer takes one JSON array. `JSON_TABLE` cuts a text
+//! that is longer than its column, in strict mode too, and a cut key would be another key: so its columns are wider than
+//! the table's, which then refuse (error 1406). Keys are VARBINARY there as well, because every collation of these
+//! engines pads or folds. STRAIGHT_JOIN lets the array drive, so that rows are locked in its order, which is sorted, and
+//! FORCE INDEX keeps the optimizer from scanning a small table, which would lock rows that nobody named.
 
 use sqlx::{
     AssertSqlSafe, MySql, MySqlConnection,
@@ -77,41 +76,45 @@ async fn say(connection: &mut MySqlConnection, what: &str, sql: &'static str) ->
     within(ANSWER, what, sqlx::raw_sql(sql).execute(connection)).await.map(drop)
 }
 
-macro_rules! attempts_by_number {
-    ($lock:literal) => {
-        concat!(
-            "SELECT a.merchant, a.out_trade_no, a.shop, a.order_no, a.amount, a.state, a.closed_at FROM ",
-            array!("m": key, "n": key),
-            " STRAIGHT_JOIN payonce_attempt AS a FORCE INDEX (PRIMARY) ON a.merchant = j.m AND a.out_trade_no = j.n
-              ORDER BY a.merchant, a.out_trade_no",
-            $lock
+const NUMBER: &str = "(merchant = ? AND out_trade_no = ?)";
+const ORDER: &str = "(shop = ? AND order_no = ?)";
+
+/// The statements that look rows up by a key, reading or locking.
+macro_rules! look {
+    (attempts, $lock:literal) => {
+        Many::select(
+            "SELECT merchant, out_trade_no, shop, order_no, amount, state, closed_at
+             FROM payonce_attempt FORCE INDEX (PRIMARY) WHERE ",
+            NUMBER,
+            $lock,
+        )
+    };
+    (orders, $lock:literal) => {
+        Many::select(
+            "SELECT shop, order_no, kind, currency, amount, status, paid, refunded, unapplied, version, closed_at,
+                    paid_at, created_at, meta
+             FROM payonce_order FORCE INDEX (PRIMARY) WHERE ",
+            ORDER,
+            $lock,
+        )
+    };
+    (held, $lock:literal) => {
+        Many::select(
+            "SELECT merchant, out_trade_no, idem_key, fingerprint, reason, notice, callback_id, seen, first_seen,
+                    last_seen
+             FROM payonce_quarantine FORCE INDEX (PRIMARY) WHERE state = 'held' AND (",
+            NUMBER,
+            concat!(")", $lock),
         )
     };
 }
 
-macro_rules! orders_by_id {
-    ($lock:literal) => {
-        concat!(
-            "SELECT o.shop, o.order_no, o.kind, o.currency, o.amount, o.status, o.paid, o.refunded, o.unapplied,
-                    o.version, o.closed_at, o.paid_at, o.created_at, o.meta FROM ",
-            array!("s": key, "o": key),
-            " STRAIGHT_JOIN payonce_order AS o FORCE INDEX (PRIMARY) ON o.shop = j.s AND o.order_no = j.o ORDER BY o.shop, o.order_no",
-            $lock
-        )
-    };
+fn bind_number(query: Sql, number: &Number) -> Sql {
+    query.bind(number.merchant.as_str().as_bytes()).bind(number.out_trade_no.as_str().as_bytes())
 }
 
-macro_rules! held_by_number {
-    ($lock:literal) => {
-        concat!(
-            "SELECT q.merchant, q.out_trade_no, q.idem_key, q.fingerprint, q.reason, q.notice, q.callback_id, q.seen,
-                    q.first_seen, q.last_seen FROM ",
-            array!("m": key, "n": key),
-            " STRAIGHT_JOIN payonce_quarantine AS q FORCE INDEX (PRIMARY) ON q.merchant = j.m AND q.out_trade_no = j.n
-              WHERE q.state = 'held' ORDER BY q.merchant, q.out_trade_no, q.idem_key, q.fingerprint",
-            $lock
-        )
-    };
+fn bind_order(query: Sql, id: &OrderId) -> Sql {
+    query.bind(id.shop.as_str().as_bytes()).bind(id.order_no.as_str().as_bytes())
 }
 
 macro_rules! effect_columns {
@@ -121,20 +124,18 @@ macro_rules! effect_columns {
     };
 }
 
-/// The columns of a callback, unfolded; a body is text, or hexadecimal digits.
 macro_rules! evidence {
     () => {
-        concat!(
-            "INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)
-             SELECT j.id, j.ac, j.at, j.h, COALESCE(CAST(j.b AS BINARY), UNHEX(j.x)), j.bh, j.v, j.ki FROM ",
-            array!("id": key, "ac": key, "at": int, "h": text, "b": text, "x": text, "bh": key, "v": long, "ki": key)
-        )
+        "INSERT INTO payonce_callback (id, account, received_at, headers, body, body_hash, verdict, key_id)"
     };
 }
 
 mod entries;
 mod lease;
+mod many;
 mod session;
+
+use many::Many;
 
 impl Ledger for MySqlConnection {
     async fn begin(&mut self) -> Result<(), Error> {
@@ -150,20 +151,16 @@ impl Ledger for MySqlConnection {
     }
 
     async fn lock_numbers(&mut self, numbers: &[Number]) -> Result<(Vec<Attempt>, Vec<Order>), Error> {
-        const SQL: &str = attempts_by_number!(" FOR UPDATE");
-        let found = fetch(self, "read attempts", query(SQL).bind(json::numbers(numbers))).await?;
+        const ATTEMPTS: Many = look!(attempts, " FOR UPDATE");
+        let found = ATTEMPTS.fetch(self, "read attempts", numbers, bind_number).await?;
         let attempts: Vec<Attempt> = found.iter().map(rows::attempt).collect::<Result<_, _>>()?;
         let orders = self.lock_orders(&orders_of(&attempts)).await?;
         Ok((attempts, orders))
     }
 
     async fn lock_orders(&mut self, orders: &[OrderId]) -> Result<Vec<Order>, Error> {
-        const SQL: &str = orders_by_id!(" FOR UPDATE");
-        if orders.is_empty() {
-            return Ok(Vec::new());
-        }
-        let found = fetch(self, "read orders", query(SQL).bind(json::order_ids(orders))).await?;
-        found.iter().map(rows::order).collect()
+        const ORDERS: Many = look!(orders, " FOR UPDATE");
+        ORDERS.fetch(self, "read orders", orders, bind_order).await?.iter().map(rows::order).collect()
     }
 
     async fn attempts_of(&mut self, orders: &[OrderId]) -> Result<Vec<Attempt>, Error> {
@@ -179,22 +176,21 @@ impl Ledger for MySqlConnection {
     }
 
     async fn known(&mut self, numbers: &[Number], keys: &[KeyId]) -> Result<Known, Error> {
-        const HELD: &str = held_by_number!(" FOR UPDATE");
-        const KEYS: &str = concat!(
-            "SELECT i.merchant, i.idem_key, i.trade_no, i.amount, i.currency FROM ",
-            array!("m": key, "k": key),
-            " STRAIGHT_JOIN payonce_idempotency AS i FORCE INDEX (PRIMARY) ON i.merchant = j.m AND i.idem_key = j.k"
+        const HELD: Many = look!(held, " FOR UPDATE");
+        const KEYS: Many = Many::select(
+            "SELECT merchant, idem_key, trade_no, amount, currency
+             FROM payonce_idempotency FORCE INDEX (PRIMARY) WHERE ",
+            "(merchant = ? AND idem_key = ?)",
+            "",
         );
-        let mut known = Known::default();
-        if !numbers.is_empty() {
-            let found = fetch(self, "read held notices", query(HELD).bind(json::numbers(numbers))).await?;
-            known.held = found.iter().map(rows::held).collect::<Result<_, _>>()?;
-        }
-        if !keys.is_empty() {
-            let found = fetch(self, "read keys", query(KEYS).bind(json::keys(keys))).await?;
-            known.booked = found.iter().map(rows::booked).collect::<Result<_, _>>()?;
-        }
-        Ok(known)
+        let held = HELD.fetch(self, "read held notices", numbers, bind_number).await?;
+        let bind =
+            |query: Sql, id: &KeyId| query.bind(id.merchant.as_str().as_bytes()).bind(id.key.as_str().as_bytes());
+        let booked = KEYS.fetch(self, "read keys", keys, bind).await?;
+        Ok(Known {
+            held: held.iter().map(rows::held).collect::<Result<_, _>>()?,
+            booked: booked.iter().map(rows::booked).collect::<Result<_, _>>()?,
+        })
     }
 
     async fn flow_of(&mut self, numbers: &[Number]) -> Result<Vec<FlowRow>, Error> {
@@ -231,6 +227,9 @@ impl Ledger for MySqlConnection {
     }
 
     async fn update_orders(&mut self, orders: &[OrderUpdate]) -> Result<u64, Error> {
+        if orders.is_empty() {
+            return Ok(0);
+        }
         const SQL: &str = concat!(
             "UPDATE ",
             array!(
@@ -291,15 +290,21 @@ impl Ledger for MySqlConnection {
     async fn keep_unbelieved(&mut self, evidence: &[Evidence], per_hour: i64) -> Result<(), Error> {
         const SQL: &str = concat!(
             evidence!(),
-            " WHERE NOT EXISTS (SELECT 1 FROM payonce_callback AS c WHERE c.account = j.ac
-                                AND c.body_hash = j.bh AND c.verdict <> 'booked')
-                AND (SELECT COUNT(*) FROM payonce_callback AS c WHERE c.account = j.ac
-                     AND c.verdict <> 'booked' AND c.received_at > j.at - 3600000000) < ?"
+            " SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM DUAL
+              WHERE NOT EXISTS (SELECT 1 FROM payonce_callback AS c WHERE c.account = ?
+                                AND c.body_hash = ? AND c.verdict <> 'booked')
+                AND (SELECT COUNT(*) FROM payonce_callback AS c WHERE c.account = ?
+                     AND c.verdict <> 'booked' AND c.received_at > ? - 3600000000) < ?"
         );
         // One by one, so that each statement sees what the one before kept.
         for one in evidence {
-            let array = json::evidence(std::slice::from_ref(one));
-            execute(self, "keep a message that was not believed", query(SQL).bind(array).bind(per_hour)).await?;
+            let query = entries::evidence(query(SQL), one)
+                .bind(one.account.as_str())
+                .bind(one.body_hash.as_str())
+                .bind(one.account.as_str())
+                .bind(one.received_at.0)
+                .bind(per_hour);
+            execute(self, "keep a message that was not believed", query).await?;
         }
         Ok(())
     }
@@ -431,8 +436,8 @@ impl Views for MySqlConnection {
     async fn order(&mut self, shop: &Shop, order_no: &OrderNo) -> Result<Option<OrderView>, Error> {
         let id = OrderId { shop: shop.clone(), order_no: order_no.clone() };
         let ids = std::slice::from_ref(&id);
-        const ORDER: &str = orders_by_id!("");
-        let order = fetch(self, "read an order", query(ORDER).bind(json::order_ids(ids))).await?;
+        const ORDERS: Many = look!(orders, "");
+        let order = ORDERS.fetch(self, "read an order", ids, bind_order).await?;
         let Some(order) = order.first().map(rows::order).transpose()? else { return Ok(None) };
         let attempts = self.attempts_of(ids).await?;
         let numbers: Vec<Number> = attempts.iter().map(|attempt| attempt.number.clone()).collect();
@@ -447,8 +452,8 @@ impl Views for MySqlConnection {
         );
         let flow = fetch(self, "read the ledger", query(FLOW).bind(json::numbers(&numbers))).await?;
         let flow = flow.iter().map(rows::flow_view).collect::<Result<Vec<_>, _>>()?;
-        const HELD: &str = held_by_number!("");
-        let held = fetch(self, "read held notices", query(HELD).bind(json::numbers(&numbers))).await?;
+        const HELD: Many = look!(held, "");
+        let held = HELD.fetch(self, "read held notices", &numbers, bind_number).await?;
         let held = held.iter().map(rows::held).collect::<Result<Vec<_>, _>>()?;
         const EFFECTS: &str = concat!(
             "SELECT ",

@@ -1,66 +1,107 @@
 //! What a batch of facts writes: orders, keys, ledger, effects, evidence, in this order.
 //!
-//! Here: one statement for each. Not here: what is written (`apply`), or the other statements (`mysql`).
+//! Here: a statement for each, and a row as its values. Not here: what is written (`apply`), or the other statements
+//! (`mysql`).
 
 use sqlx::MySqlConnection;
 
-use super::{execute, query};
+use super::{Sql, many::Many};
 use crate::{
     error::Error,
-    store::{Entries, Ledger, json},
+    store::{Effect, Entries, Evidence, FlowRow, KeyRow, Ledger},
 };
 
-const KEYS: &str = concat!(
-    "INSERT INTO payonce_idempotency (merchant, idem_key, trade_no, amount, currency, shop, order_no, source,
-                                      repeats, last_seen, created_at)
-     SELECT j.m, j.k, j.t, j.a, j.cu, j.s, j.o, j.so, j.re, j.at, j.at FROM ",
-    array!(
-        "m": key, "k": key, "t": key, "a": int, "cu": key, "s": key, "o": key, "so": key, "re": int, "at": int
-    )
+const KEYS: Many = Many::insert(
+    "INSERT INTO payonce_idempotency (merchant, idem_key, trade_no, amount, currency, shop, order_no, source, repeats,
+                                      last_seen, created_at) VALUES ",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 );
 
-const FLOW: &str = concat!(
-    "INSERT INTO payonce_order_flow (merchant, out_trade_no, idem_key, kind, disposition, shop, order_no,
-                                     amount, currency, trade_no, full_refund, account, callback_id,
-                                     occurred_at, booked_at)
-     SELECT j.m, j.n, j.k, j.ki, j.d, j.s, j.o, j.a, j.cu, j.t, j.f, j.ac, j.cb, j.oc, j.at FROM ",
-    array!(
-        "m": key, "n": key, "k": key, "ki": key, "d": key, "s": key, "o": key, "a": int, "cu": key, "t": key,
-        "f": int, "ac": key, "cb": key, "oc": int, "at": int
-    )
+const FLOW: Many = Many::insert(
+    "INSERT INTO payonce_order_flow (merchant, out_trade_no, idem_key, kind, disposition, shop, order_no, amount,
+                                     currency, trade_no, full_refund, account, callback_id, occurred_at,
+                                     booked_at) VALUES ",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 );
 
-const EFFECTS: &str = concat!(
-    "INSERT INTO payonce_effect (effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload,
-                                 state, after, tries, due_at, created_at)
-     SELECT j.e, j.m, j.k, j.s, j.o, j.ev, j.na, j.si, j.pa, 'ready', j.af, 0, j.du + ",
-    shift!("j.cr"),
-    ", j.cr FROM ",
-    array!(
-        "e": long, "m": key, "k": key, "s": key, "o": key, "ev": key, "na": key, "si": key, "pa": text,
-        "af": long, "du": int, "cr": int
-    )
+const EFFECTS: Many = Many::insert(
+    "INSERT INTO payonce_effect (effect_key, merchant, idem_key, shop, order_no, event, name, sink, payload, state,
+                                 after, tries, due_at, created_at) VALUES ",
+    concat!("(?, ?, ?, ?, ?, ?, ?, ?, ?, 'ready', ?, 0, ? + ", shift!("?"), ", ?)"),
 );
 
-const EVIDENCE: &str = evidence!();
+const EVIDENCE: Many = Many::insert(concat!(evidence!(), " VALUES "), "(?, ?, ?, ?, ?, ?, ?, ?)");
 
 pub(super) async fn book(connection: &mut MySqlConnection, entries: &Entries<'_>) -> Result<u64, Error> {
-    let updated = match entries.orders {
-        [] => 0,
-        orders => connection.update_orders(orders).await?,
-    };
-    let Entries { keys, flow, effects, evidence, .. } = *entries;
-    if !keys.is_empty() {
-        execute(connection, "claim keys", query(KEYS).bind(json::key_rows(keys))).await?;
-    }
-    if !flow.is_empty() {
-        execute(connection, "append to the ledger", query(FLOW).bind(json::flow(flow))).await?;
-    }
-    if !effects.is_empty() {
-        execute(connection, "insert effects", query(EFFECTS).bind(json::effects(effects))).await?;
-    }
-    if !evidence.is_empty() {
-        execute(connection, "keep callbacks", query(EVIDENCE).bind(json::evidence(evidence))).await?;
-    }
+    let updated = connection.update_orders(entries.orders).await?;
+    KEYS.execute(connection, "claim keys", entries.keys, key).await?;
+    FLOW.execute(connection, "append to the ledger", entries.flow, flow).await?;
+    EFFECTS.execute(connection, "insert effects", entries.effects, effect).await?;
+    EVIDENCE.execute(connection, "keep callbacks", entries.evidence, evidence).await?;
     Ok(updated)
+}
+
+fn key(query: Sql, row: &KeyRow) -> Sql {
+    let money = row.fingerprint.money.as_ref();
+    query
+        .bind(row.id.merchant.as_str())
+        .bind(row.id.key.as_str())
+        .bind(row.fingerprint.trade_no.as_ref().map(|trade_no| trade_no.as_str()))
+        .bind(money.map(|money| money.amount))
+        .bind(money.map(|money| money.currency.as_str()))
+        .bind(row.order.shop.as_str())
+        .bind(row.order.order_no.as_str())
+        .bind(row.source.as_str())
+        .bind(row.repeats)
+        .bind(row.at.0)
+        .bind(row.at.0)
+}
+
+fn flow(query: Sql, row: &FlowRow) -> Sql {
+    query
+        .bind(row.number.merchant.as_str())
+        .bind(row.number.out_trade_no.as_str())
+        .bind(row.key.as_str())
+        .bind(row.kind.as_str())
+        .bind(row.disposition.as_str())
+        .bind(row.order.shop.as_str())
+        .bind(row.order.order_no.as_str())
+        .bind(row.money.amount)
+        .bind(row.money.currency.as_str())
+        .bind(row.trade_no.as_ref().map(|trade_no| trade_no.as_str()))
+        .bind(i64::from(row.full_refund))
+        .bind(row.account.as_str())
+        .bind(row.callback_id.as_deref())
+        .bind(row.occurred_at.map(|at| at.0))
+        .bind(row.booked_at.0)
+}
+
+fn effect(query: Sql, effect: &Effect) -> Sql {
+    query
+        .bind(effect.key.as_str())
+        .bind(effect.fact.merchant.as_str())
+        .bind(effect.fact.key.as_str())
+        .bind(effect.order.shop.as_str())
+        .bind(effect.order.order_no.as_str())
+        .bind(effect.event.as_str())
+        .bind(effect.name.as_str())
+        .bind(effect.sink.as_str())
+        .bind(effect.payload.as_str())
+        .bind(effect.after.as_ref().map(|key| key.as_str()))
+        .bind(effect.due_at.0)
+        .bind(effect.created_at.0)
+        .bind(effect.created_at.0)
+}
+
+/// In the order of the columns in `evidence!`.
+pub(super) fn evidence(query: Sql, one: &Evidence) -> Sql {
+    query
+        .bind(one.id.as_str())
+        .bind(one.account.as_str())
+        .bind(one.received_at.0)
+        .bind(one.headers.as_str())
+        .bind(one.body.as_slice())
+        .bind(one.body_hash.as_str())
+        .bind(one.verdict.as_str())
+        .bind(one.key_id.as_deref())
 }
