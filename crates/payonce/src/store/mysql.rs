@@ -227,21 +227,7 @@ impl Ledger for MySqlConnection {
     }
 
     async fn update_orders(&mut self, orders: &[OrderUpdate]) -> Result<u64, Error> {
-        if orders.is_empty() {
-            return Ok(0);
-        }
-        const SQL: &str = concat!(
-            "UPDATE ",
-            array!(
-                "s": key, "o": key, "a": int, "st": key, "p": int, "r": int, "u": int, "cl": int, "pd": int,
-                "st0": key, "v0": int
-            ),
-            " STRAIGHT_JOIN payonce_order AS o FORCE INDEX (PRIMARY) ON o.shop = j.s AND o.order_no = j.o
-              SET o.status = j.st, o.paid = j.p, o.refunded = j.r, o.unapplied = j.u, o.version = o.version + 1,
-                  o.closed_at = j.cl, o.paid_at = j.pd, o.amount = j.a
-              WHERE o.status = j.st0 AND o.version = j.v0"
-        );
-        execute(self, "update orders", query(SQL).bind(json::order_updates(orders))).await
+        entries::update_orders(self, orders).await
     }
 
     async fn update_attempts(&mut self, attempts: &[AttemptUpdate]) -> Result<u64, Error> {

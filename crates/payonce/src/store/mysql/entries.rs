@@ -5,11 +5,31 @@
 
 use sqlx::MySqlConnection;
 
-use super::{Sql, many::Many};
+use super::{Sql, execute, many::Many, query};
 use crate::{
     error::Error,
-    store::{Effect, Entries, Evidence, FlowRow, KeyRow, Ledger},
+    store::{Effect, Entries, Evidence, FlowRow, KeyRow, OrderUpdate, json},
 };
+
+const ORDER: &str = "\
+    UPDATE payonce_order
+    SET status = ?, paid = ?, refunded = ?, unapplied = ?, version = version + 1, closed_at = ?, paid_at = ?, amount = ?
+    WHERE shop = ? AND order_no = ? AND status = ? AND version = ?";
+
+const ORDERS: &str = concat!(
+    "UPDATE ",
+    array!(
+        "s": key, "o": key, "a": int, "st": key, "p": int, "r": int, "u": int, "cl": int, "pd": int, "st0": key,
+        "v0": int
+    ),
+    " STRAIGHT_JOIN payonce_order AS o FORCE INDEX (PRIMARY) ON o.shop = j.s AND o.order_no = j.o
+      SET o.status = j.st, o.paid = j.p, o.refunded = j.r, o.unapplied = j.u, o.version = o.version + 1,
+          o.closed_at = j.cl, o.paid_at = j.pd, o.amount = j.a
+      WHERE o.status = j.st0 AND o.version = j.v0"
+);
+
+/// Unfolding an array costs as much as so many statements.
+const FEW: usize = 4;
 
 const KEYS: Many = Many::insert(
     "INSERT INTO payonce_idempotency (merchant, idem_key, trade_no, amount, currency, shop, order_no, source, repeats,
@@ -33,12 +53,40 @@ const EFFECTS: Many = Many::insert(
 const EVIDENCE: Many = Many::insert(concat!(evidence!(), " VALUES "), "(?, ?, ?, ?, ?, ?, ?, ?)");
 
 pub(super) async fn book(connection: &mut MySqlConnection, entries: &Entries<'_>) -> Result<u64, Error> {
-    let updated = connection.update_orders(entries.orders).await?;
+    let updated = update_orders(connection, entries.orders).await?;
     KEYS.execute(connection, "claim keys", entries.keys, key).await?;
     FLOW.execute(connection, "append to the ledger", entries.flow, flow).await?;
     EFFECTS.execute(connection, "insert effects", entries.effects, effect).await?;
     EVIDENCE.execute(connection, "keep callbacks", entries.evidence, evidence).await?;
     Ok(updated)
+}
+
+pub(super) async fn update_orders(connection: &mut MySqlConnection, orders: &[OrderUpdate]) -> Result<u64, Error> {
+    const WHAT: &str = "update orders";
+    if orders.len() > FEW {
+        return execute(connection, WHAT, query(ORDERS).bind(json::order_updates(orders))).await;
+    }
+    let mut updated = 0;
+    for update in orders {
+        updated += execute(connection, WHAT, order(query(ORDER), update)).await?;
+    }
+    Ok(updated)
+}
+
+fn order(query: Sql, update: &OrderUpdate) -> Sql {
+    let order = &update.order;
+    query
+        .bind(order.status.as_str())
+        .bind(order.paid)
+        .bind(order.refunded)
+        .bind(order.unapplied)
+        .bind(order.closed_at.map(|at| at.0))
+        .bind(order.paid_at.map(|at| at.0))
+        .bind(order.money.amount)
+        .bind(order.id.shop.as_str().as_bytes())
+        .bind(order.id.order_no.as_str().as_bytes())
+        .bind(update.was_status.as_str().as_bytes())
+        .bind(update.was_version)
 }
 
 fn key(query: Sql, row: &KeyRow) -> Sql {

@@ -59,7 +59,7 @@ impl Many {
         Ok(())
     }
 
-    /// Runs it for these rows; what it found.
+    /// Runs it for these rows; what it found. A row that is asked for twice is found once, so the last one fills up.
     pub(super) async fn fetch<R>(
         &self,
         connection: &mut MySqlConnection,
@@ -68,8 +68,10 @@ impl Many {
         bind: impl Fn(Sql, &R) -> Sql,
     ) -> Result<Vec<MySqlRow>, Error> {
         let mut found = Vec::new();
-        for piece in pieces(rows) {
-            found.extend(fetch(connection, what, piece.iter().fold(self.query(piece.len()), &bind)).await?);
+        for piece in rows.chunks(SIZES[0]) {
+            let size = SIZES.into_iter().rfind(|size| *size >= piece.len()).unwrap_or(SIZES[0]);
+            let asked = piece.iter().chain(iter::repeat(&piece[piece.len() - 1])).take(size);
+            found.extend(fetch(connection, what, asked.fold(self.query(size), &bind)).await?);
         }
         Ok(found)
     }

@@ -6,7 +6,7 @@
 use std::{str::FromStr, time::Duration};
 
 use sqlx::{
-    ConnectOptions, MySqlConnection, SqlSafeStr,
+    ConnectOptions, Connection, MySqlConnection, SqlSafeStr,
     migrate::{Migrate, Migration, MigrationType, Migrator},
     mysql::MySqlConnectOptions,
 };
@@ -37,6 +37,9 @@ struct Dialect {
     /// How often to try a migration again: OceanBase may show one session's tables and commits to another a
     /// little late, although that other waited for the lock.
     tries: u32,
+    /// Statements kept prepared; what is beyond is prepared anew each time. OceanBase gives a session 50 open cursors
+    /// (error 5930 for more).
+    statements: usize,
 }
 
 const MARIADB: Dialect = Dialect {
@@ -44,6 +47,7 @@ const MARIADB: Dialect = Dialect {
     bounded: "SET SESSION max_statement_time = 4, idle_write_transaction_timeout = 5",
     patient: "SET SESSION max_statement_time = 0, idle_write_transaction_timeout = 0",
     tries: 1,
+    statements: 200,
 };
 
 /// It bounds neither writes nor idle transactions.
@@ -52,6 +56,7 @@ const MYSQL: Dialect = Dialect {
     bounded: "SET SESSION max_execution_time = 4000",
     patient: "SET SESSION max_execution_time = 0",
     tries: 1,
+    statements: 200,
 };
 
 const OCEANBASE: Dialect = Dialect {
@@ -59,6 +64,7 @@ const OCEANBASE: Dialect = Dialect {
     bounded: "SET SESSION ob_query_timeout = 4000000, ob_trx_lock_timeout = 3000000, ob_trx_idle_timeout = 5000000",
     patient: "SET SESSION ob_query_timeout = 3600000000, ob_trx_idle_timeout = 3600000000",
     tries: 50,
+    statements: STATEMENTS,
 };
 
 async fn version(connection: &mut MySqlConnection) -> Result<String, Error> {
@@ -74,8 +80,7 @@ async fn dialect(connection: &mut MySqlConnection) -> Result<Dialect, Error> {
     })
 }
 
-/// Statements kept prepared. OceanBase gives a session 50 open cursors (error 5930 for more); what a batch needs is
-/// about half of that.
+/// Statements kept prepared before it is known which server it is; a connection says so when it begins.
 const STATEMENTS: usize = 45;
 
 async fn open(options: &ServerOptions) -> Result<MySqlConnection, Error> {
@@ -86,8 +91,12 @@ async fn open(options: &ServerOptions) -> Result<MySqlConnection, Error> {
         .statement_cache_capacity(STATEMENTS)
         .disable_statement_logging();
     let mut connection = within(CONNECT, what, connect.connect()).await?;
+    let Dialect { bounded, statements, .. } = dialect(&mut connection).await?;
+    if statements > STATEMENTS {
+        within(CONNECT, what, connection.close()).await?;
+        connection = within(CONNECT, what, connect.statement_cache_capacity(statements).connect()).await?;
+    }
     say(&mut connection, what, SETTINGS).await?;
-    let bounded = dialect(&mut connection).await?.bounded;
     say(&mut connection, what, bounded).await?;
     if options.clock == Clock::Caller {
         say(&mut connection, what, "SET @payonce_shift = 0").await?;
