@@ -55,9 +55,19 @@ pub(super) async fn apply(config: &Config) -> Result<Vec<i64>, Failure> {
 pub(super) fn failed(place: &Place, what: &str, error: &payonce::Error) -> Failure {
     let todo = match place.as_file() {
         Some(_) => "`payonce doctor` looks at the file, its folder and the disk",
-        None => "see whether the server runs, and host, port, name, user and password of `url` in [database]",
+        None => todo_at(error),
     };
     Failure::new(format!("the database {place} cannot be {what}: {error}"), todo)
+}
+
+/// What to look at where a server cannot be spoken to.
+pub(super) fn todo_at(error: &payonce::Error) -> &'static str {
+    if error.to_string().contains("certificate") {
+        "compare the host in `url` with the names in the server's certificate, and sslrootcert (ssl-ca) with who signed it"
+    } else {
+        "see whether the server runs and can be reached from here, and host, port, name, user and password of `url` in \
+         [database]"
+    }
 }
 
 /// `migration 1`, `migrations 1, 2`.

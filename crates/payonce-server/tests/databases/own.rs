@@ -5,6 +5,7 @@
 
 use std::{
     fs::{self, File},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -47,13 +48,23 @@ impl OwnServer {
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let dir = tempfile::tempdir().unwrap();
         let mut server = Self { kind, programs: programs.into(), dir, port, settings, child: None };
-        if is_root() {
-            assert!(Command::new("chown").arg("nobody:nogroup").arg(server.dir.path()).status().unwrap().success());
-        }
+        Self::give(server.dir.path());
         server.create();
         server.start().await;
         Connection::open(&server.admin_url()).await.run("CREATE DATABASE books").await;
         server
+    }
+
+    /// Lets the server have this folder: only whom it belongs to may read a private key.
+    pub(crate) fn give(folder: &Path) {
+        if is_root() {
+            let mut chown = Command::new("chown");
+            assert!(chown.args(["-R", "nobody:nogroup"]).arg(folder).status().unwrap().success());
+        }
+        let keys = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        for key in keys.filter(|path| path.extension().is_some_and(|extension| extension == "key")) {
+            fs::set_permissions(key, fs::Permissions::from_mode(0o600)).unwrap();
+        }
     }
 
     pub(crate) fn database(&self) -> Database {

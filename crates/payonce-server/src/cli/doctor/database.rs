@@ -118,8 +118,7 @@ async fn server(findings: &mut Findings, config: &Config) {
         Ok(Some(about)) => about,
         Ok(None) => return,
         Err(error) => {
-            let todo = "see whether the server runs and can be reached from here, and host, port, name, user and password of `url` in [database]";
-            findings.fault(DATABASE, format!("{place} cannot be opened: {error}"), todo);
+            findings.fault(DATABASE, format!("{place} cannot be opened: {error}"), migrate::todo_at(&error));
             return;
         }
     };
