@@ -11,6 +11,7 @@
 #[path = "../databases/mod.rs"]
 mod databases;
 mod doubts;
+mod gateways;
 mod own_table;
 mod servers;
 mod several;
