@@ -32,7 +32,7 @@ Usage: cargo xtask <command>
                         servers. `bench --help` lists its arguments
   gateways [--count 3] [--orders 50] [--database postgres15|postgres18|mariadb]
                         several gateways behind nginx on one database: callbacks with repeats, one gateway killed, all
-                        restarted one after the other; tells who took how much, and ends with the audit
+                        restarted one after the other, new orders each time; tells who took how much, and audits
   soak [rounds]         runs the tests with many more random rounds (default 200), everything else as usual
   fuzz [seconds]        runs each fuzz target of payonce-channels for so many seconds (default 60)
   help                  this

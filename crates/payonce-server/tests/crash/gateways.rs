@@ -32,9 +32,9 @@ use crate::{
 };
 
 // SQLite is for one machine.
-on_each_database!(@ postgres_15 Postgres15: behind_one_address, an_answer_that_is_lost_is_asked_for_again);
-on_each_database!(@ postgres_18 Postgres18: behind_one_address, an_answer_that_is_lost_is_asked_for_again);
-on_each_database!(@ mariadb Mariadb: behind_one_address, an_answer_that_is_lost_is_asked_for_again);
+on_each_database!(@ postgres_15 Postgres15: behind_one_address, a_lost_answer_is_asked_for_again, a_refusal_is_passed_on);
+on_each_database!(@ postgres_18 Postgres18: behind_one_address, a_lost_answer_is_asked_for_again, a_refusal_is_passed_on);
+on_each_database!(@ mariadb Mariadb: behind_one_address, a_lost_answer_is_asked_for_again, a_refusal_is_passed_on);
 
 const NGINX: &str = "/usr/sbin/nginx";
 /// How long nginx leaves alone a gateway that failed (`fail_timeout`), and a little more.
@@ -97,14 +97,23 @@ impl Front {
         format!("http://127.0.0.1:{}/notify/{account}", self.port)
     }
 
-    /// What nginx did with each request so far: its answer's status, and the gateways that it asked.
-    fn ways(&self) -> Vec<(String, Vec<String>)> {
-        let log = fs::read_to_string(self.dir.path().join("access.log")).unwrap();
+    /// What nginx did with each of so many requests: its answer's status, and the gateways that it asked. It writes that
+    /// down after it has answered.
+    async fn ways(&self, requests: usize) -> Vec<(String, Vec<String>)> {
+        let until = Instant::now() + PATIENCE;
         let way = |line: &str| {
             let (status, asked) = line.split_once(' ').unwrap();
             (status.to_owned(), asked.split(", ").map(str::to_owned).collect())
         };
-        log.lines().map(way).collect()
+        loop {
+            let log = fs::read_to_string(self.dir.path().join("access.log")).unwrap();
+            let written = log.lines().count();
+            if written == requests && log.ends_with('\n') {
+                return log.lines().map(way).collect();
+            }
+            assert!(Instant::now() < until, "{requests} requests, and nginx knows of {written}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 }
 
@@ -192,7 +201,7 @@ async fn behind_one_address(on: Kind) {
         tokio::time::sleep(FORGIVEN).await;
     }
     sites[0].settle().await;
-    let ways = front.ways();
+    let ways = front.ways(deliveries).await;
     let taken = taken_by(&ways, &addresses);
     let again = ways.iter().filter(|(_, asked)| asked.len() > 1).count();
     eprintln!("{deliveries} callbacks acknowledged, {again} of them by the second gateway that was asked");
@@ -263,7 +272,7 @@ async fn swallowing(gateway: String) -> (String, Arc<AtomicUsize>) {
 
 /// The first gateway books and its answer is lost, so nginx asks the second: the platform is content, and it is booked
 /// once. Without `non_idempotent` nginx may not ask again, and tells the platform 502.
-async fn an_answer_that_is_lost_is_asked_for_again(on: Kind) {
+async fn a_lost_answer_is_asked_for_again(on: Kind) {
     let mut one = Site::new(on).await;
     let mut other = one.beside();
     one.start().await;
@@ -277,6 +286,7 @@ async fn an_answer_that_is_lost_is_asked_for_again(on: Kind) {
     ];
     let mut orders = Vec::new();
     for (name, front, may_ask_again) in &fronts {
+        let mut sent = 0;
         for platform in [Platform::Wechat, Platform::Alipay] {
             let order_no = format!("{name}-{platform:?}");
             one.register(&order_no).await;
@@ -287,12 +297,13 @@ async fn an_answer_that_is_lost_is_asked_for_again(on: Kind) {
             let until = Instant::now() + PATIENCE;
             while swallowed.load(Ordering::SeqCst) == before {
                 assert!(Instant::now() < until, "{order_no}: no answer was lost");
+                sent += 1;
                 let delivery = Courier.deliver(&front.url(platform), &request, PATIENCE).await;
-                assert!(delivery.taken(platform) || !may_ask_again, "{order_no}: {:?}", delivery.outcome);
+                assert!(delivery.taken(platform) || !may_ask_again, "{order_no}: {:?}", delivery.status());
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
-        let ways = front.ways();
+        let ways = front.ways(sent).await;
         let again = ways.iter().filter(|(_, asked)| asked.len() == 2).count();
         let lost = ways.iter().filter(|(status, _)| status == "502").count();
         assert_eq!((again > 0, lost > 0), (*may_ask_again, !may_ask_again), "{name}: {ways:?}");
@@ -303,4 +314,32 @@ async fn an_answer_that_is_lost_is_asked_for_again(on: Kind) {
         assert_eq!(books.of(order_no).await, Books::once(), "{order_no}");
     }
     assert_eq!(one.audit(&orders, &orders).await, Vec::<String>::new());
+}
+
+/// A payment of an order that nobody registered is refused, by the gateway that was asked and in the platform's form; the
+/// next callback is taken. With `http_503`, nginx would take each refusal for a failure, until no gateway is left.
+async fn a_refusal_is_passed_on(on: Kind) {
+    let mut one = Site::new(on).await;
+    let mut other = one.beside();
+    one.start().await;
+    other.start().await;
+    let addresses = [one.address(), other.address()];
+    let tempted = |text: &str| text.replace(" non_idempotent", " non_idempotent http_503");
+    let fronts =
+        [("KNOWN", Front::start(&addresses, str::to_owned).await), ("LATE", Front::start(&addresses, tempted).await)];
+    for (index, (known, front)) in fronts.iter().enumerate() {
+        one.register(known).await;
+        let unknown = one.paid(Platform::Wechat, "NOBODYS").request(now_unix(), &mut StdRng::seed_from_u64(1));
+        let known = one.paid(Platform::Wechat, known).request(now_unix(), &mut StdRng::seed_from_u64(2));
+        let mut statuses = Vec::new();
+        for request in [&unknown, &unknown, &unknown, &known] {
+            let delivery = Courier.deliver(&front.url(Platform::Wechat), request, PATIENCE).await;
+            statuses.push(delivery.status().unwrap());
+        }
+        let asked: Vec<usize> = front.ways(4).await.iter().map(|(_, asked)| asked.len()).collect();
+        match index {
+            0 => assert_eq!((statuses, asked), (vec![503, 503, 503, 204], vec![1; 4])),
+            _ => assert_eq!((statuses[3], asked[0]), (502, 2), "{statuses:?}, {asked:?}"),
+        }
+    }
 }
