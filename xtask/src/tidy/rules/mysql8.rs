@@ -1,7 +1,10 @@
 //! What MySQL 8 would refuse, or treat otherwise than MariaDB, in the texts that both are given.
 //!
 //! No MySQL 8 can be had where the tests are written and run, so its manual is asked instead: this list is taken from
-//! it (statement syntax, and "Keywords and Reserved Words" of 8.0 and 8.4). It finds words, not mistakes of meaning.
+//! it (statement syntax, and "Keywords and Reserved Words" of 8.0 and 8.4). It finds words, not mistakes of meaning: what
+//! does not fit a column of JSON_TABLE, say, MariaDB cuts, and MySQL 8 by its manual makes NULL (`NULL ON ERROR`); lengths
+//! are checked before for both.
+//!
 //! Here: the words, and the exceptions with their reasons. Not here: the statements (`store/mysql.rs`).
 
 use super::super::{File, Finding, Tree, source::words};
