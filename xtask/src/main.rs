@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people at a terminal")]
 
 mod bench;
+mod gateways;
 mod packages;
 mod peers;
 mod runs;
@@ -21,7 +22,7 @@ payonce's caretaker
 
 Usage: cargo xtask <command>
 
-  test [--no-install]   everything the README promises: installs the interop peers, then tidy and all tests.
+  test [--no-install]   everything the README promises: installs the interop peers and nginx, then tidy and all tests.
                         Last line: `N passed, N failed`. --no-install: use what is there, install nothing
   tidy                  checks the code about the code: who may know what, headers, lengths, names. Seconds
   peers                 installs other people's payment software into target/peers, for the interop tests
@@ -29,6 +30,9 @@ Usage: cargo xtask <command>
   bench [arguments]     measures callbacks per second through the gateway on three databases, beside what one would
                         write or pick instead. Installs packages of npm and PyPI into target/bench and starts the
                         servers. `bench --help` lists its arguments
+  gateways [--count 3] [--orders 50] [--database postgres15|postgres18|mariadb]
+                        several gateways behind nginx on one database: callbacks with repeats, one gateway killed, all
+                        restarted one after the other, new orders each time; tells who took how much, and audits
   soak [rounds]         runs the tests with many more random rounds (default 200), everything else as usual
   fuzz [seconds]        runs each fuzz target of payonce-channels for so many seconds (default 60)
   help                  this
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::command(),
         ["test"] => test::command(true),
         ["test", "--no-install"] => test::command(false),
+        ["gateways", rest @ ..] => gateways::command(rest),
         ["peers"] => peers::install().map(|folder| println!("peers are in {}", folder.display())),
         ["services"] => services::start().map(|found| found.iter().for_each(|(name, url)| println!("{name}={url}"))),
         ["services", "--stop"] => services::stop(),

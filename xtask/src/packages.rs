@@ -1,7 +1,7 @@
-//! Other people's packages from npm and PyPI, in fixed versions, in a folder of their own.
+//! Other people's packages from npm and PyPI, in fixed versions, in a folder of their own; and nginx, from Debian.
 //!
 //! Here: installing a list unless exactly it is there already, and what the machine needs for that. Not here: which
-//! packages, and what they are for (`peers`, `bench`). Install scripts of npm packages are not run.
+//! packages, and what they are for (`peers`, `bench`, `gateways`). Install scripts of npm packages are not run.
 
 use std::{
     fs,
@@ -43,6 +43,11 @@ pub(crate) fn pypi(folder: &Path, packages: &[&str]) -> Outcome<()> {
         let quiet = ["install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore"];
         shell::run(Command::new(venv.join("bin").join("pip")).args(quiet).args(packages))
     })
+}
+
+/// The balancer in front of several gateways.
+pub(crate) fn nginx() -> Outcome<()> {
+    machine_needs(&[("nginx".to_owned(), ["/usr/sbin/nginx", "-v"].map(str::to_owned).into(), &["nginx-light"])])
 }
 
 /// The list is written last, so that an installation that broke off is done again.

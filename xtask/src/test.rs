@@ -4,7 +4,7 @@
 //! `peers`.
 
 use crate::{
-    peers, services,
+    packages, peers, services,
     shell::{self, Outcome},
     tidy,
 };
@@ -24,6 +24,9 @@ pub(crate) fn command(may_install: bool) -> Outcome<()> {
     // Without peers the tests that need them fail and say how to get them, so nothing is left out here.
     if may_install && let Err(why) = peers::install() {
         complaints.push(format!("interop peers: {why}"));
+    }
+    if may_install && let Err(why) = packages::nginx() {
+        complaints.push(format!("nginx: {why}"));
     }
     if may_install && let Err(why) = services::start() {
         complaints.push(format!("database servers: {why}"));

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use super::{File, Finding, Tree, source::words};
 
+mod mysql8;
 #[cfg(test)]
 mod tests;
 
@@ -29,7 +30,7 @@ const LONG_FILES: [(&str, &str); 1] = [(
 /// Below this an entry in `LONG_FILES` is no longer needed.
 const SHORT_AGAIN: usize = 500;
 
-pub(super) static RULES: [Rule; 18] = [
+pub(super) static RULES: [Rule; 19] = [
     Rule {
         name: "the centre names no platform",
         why: "channels read, the centre decides: what apply does may not depend on who told us",
@@ -115,6 +116,11 @@ pub(super) static RULES: [Rule; 18] = [
         name: "migrations are equal on every engine",
         why: "same numbers and names, without gaps: a schema version means one thing everywhere",
         check: migrations,
+    },
+    Rule {
+        name: "MySQL 8 would understand it",
+        why: "no MySQL 8 runs in the tests; what its manual says it refuses, or treats otherwise than MariaDB, is a list",
+        check: mysql8::check,
     },
     Rule {
         name: "library code does not unwrap",

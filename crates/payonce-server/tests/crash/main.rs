@@ -12,6 +12,7 @@
 mod databases;
 mod doubts;
 mod encrypted;
+mod gateways;
 mod own_table;
 mod servers;
 mod several;

@@ -227,9 +227,14 @@ secret = "{SECRET}"
         }
     }
 
+    /// Where callbacks arrive.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.public)
+    }
+
     pub(crate) fn url(&self, platform: Platform) -> String {
         let account = if platform == Platform::Wechat { "wechat" } else { "alipay" };
-        format!("http://127.0.0.1:{}/notify/{account}", self.public)
+        format!("http://{}/notify/{account}", self.address())
     }
 
     pub(crate) async fn register(&self, order_no: &str) {

@@ -7,8 +7,12 @@
 #![allow(dead_code, unused_macros, unused_imports, reason = "each of the test programs uses its part of this")]
 
 use std::{
+    collections::BTreeSet,
     path::Path,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -69,11 +73,14 @@ macro_rules! on_each_database {
 }
 pub(crate) use on_each_database;
 
-/// A port that nobody listens on. Below the range from which outgoing connections take theirs: with a port of that
-/// range, a client that calls a server that is down can end up connected to itself, and then the server cannot start.
+/// A port that nobody listens on, and that is given once in this program. Below the range from which outgoing
+/// connections take theirs: with a port of that range, a client that calls a server that is down can end up connected to
+/// itself, and then the server cannot start.
 pub(crate) fn free_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let mut tries = (0..1000).map(|_| rand::rng().random_range(20_000..32_000));
-    tries.find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+    let is_free = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
+    tries.find(|port| is_free(*port) && GIVEN.lock().unwrap().insert(*port)).unwrap()
 }
 
 /// A database's URL, and the databases that it was given a name among.

@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Sql,
     /// `sql postgres`, `sql mysql`: its statements run on that server as its administrator, one by one.
     Admin,
-    /// `rust from FILE`: stands in that file, which is compiled and run by its own test.
+    /// `rust from FILE`, `nginx from FILE`: stands in that file, which is run by its own test.
     Excerpt,
     /// `json`: is JSON.
     Json,
@@ -40,6 +40,7 @@ const INFOS: &[(&str, &str, Kind)] = &[
     ("sql", "postgres", Kind::Admin),
     ("sql", "mysql", Kind::Admin),
     ("rust", "from", Kind::Excerpt),
+    ("nginx", "from", Kind::Excerpt),
     ("json", "", Kind::Json),
     ("text", "", Kind::Text),
     ("sh", "text", Kind::Text),

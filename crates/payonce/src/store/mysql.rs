@@ -254,8 +254,8 @@ impl Ledger for MySqlConnection {
                 "m": key, "n": key, "k": key, "f": long, "re": key, "no": text, "cb": key, "se": int, "fi": int,
                 "la": int
             ),
-            " ON DUPLICATE KEY UPDATE seen = payonce_quarantine.seen + VALUES(seen),
-                  last_seen = GREATEST(payonce_quarantine.last_seen, VALUES(last_seen)), reason = VALUES(reason)"
+            " ON DUPLICATE KEY UPDATE seen = payonce_quarantine.seen + j.se,
+                  last_seen = GREATEST(payonce_quarantine.last_seen, j.la), reason = j.re"
         );
         execute(self, "hold notices", query(SQL).bind(json::held(notices))).await.map(drop)
     }

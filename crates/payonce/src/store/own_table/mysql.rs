@@ -113,7 +113,8 @@ impl OwnTables for MySqlConnection {
         // As SIGNED: some servers give lengths as unsigned numbers.
         const COLUMNS: &str = "\
             SELECT column_name, LOWER(data_type),
-                   CASE WHEN collation_name IS NOT NULL AND collation_name NOT LIKE '%nopad_bin' THEN collation_name END,
+                   CASE WHEN collation_name NOT LIKE '%nopad_bin' AND collation_name <> 'utf8mb4_0900_bin'
+                        THEN collation_name END,
                    CAST(character_maximum_length AS SIGNED), LOWER(column_type) LIKE '%unsigned%', column_type
             FROM information_schema.columns
             WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ? ORDER BY ordinal_position";
