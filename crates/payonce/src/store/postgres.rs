@@ -96,18 +96,18 @@ macro_rules! flow_columns {
 /// The rows of a table that a list `j` names, looked up one after the other in its order. A plain join would be
 /// planned: on a table that was empty when the plan was made, the plan is to walk all of it.
 macro_rules! each {
-    ($table:literal as $name:literal, $columns:expr, $where:literal, $rest:expr) => {
+    ($table:ident as $name:ident, $columns:expr, $where:literal, $rest:expr) => {
         concat!(
             " CROSS JOIN LATERAL (SELECT ",
             $columns,
             " FROM ",
-            $table,
+            stringify!($table),
             " WHERE ",
             $where,
             " ",
             $rest,
             ") AS ",
-            $name
+            stringify!($name)
         )
     };
 }
@@ -116,7 +116,7 @@ macro_rules! orders_by_id {
     ($lock:literal) => {
         concat!(
             "SELECT o.* FROM unnest($1::text[], $2::text[]) AS j(s, o)",
-            each!("payonce_order" as "o", order_columns!(), "shop = j.s AND order_no = j.o", $lock)
+            each!(payonce_order as o, order_columns!(), "shop = j.s AND order_no = j.o", $lock)
         )
     };
 }
@@ -126,7 +126,7 @@ macro_rules! held_by_number {
         concat!(
             "SELECT q.* FROM unnest($1::text[], $2::text[]) AS j(m, n)",
             each!(
-                "payonce_quarantine" as "q",
+                payonce_quarantine as q,
                 "merchant, out_trade_no, idem_key, fingerprint, reason, notice, callback_id, seen, first_seen, last_seen",
                 "merchant = j.m AND out_trade_no = j.n AND state = 'held'",
                 concat!("ORDER BY idem_key, fingerprint ", $lock)
@@ -174,10 +174,10 @@ impl Ledger for PgConnection {
         // The orders are sorted, so every row of a number is locked before the first of them.
         const SQL: &str = concat!(
             "WITH a AS (SELECT a.* FROM unnest($1::text[], $2::text[]) AS j(m, n)",
-            each!("payonce_attempt" as "a", attempt_columns!(), "merchant = j.m AND out_trade_no = j.n", "FOR UPDATE"),
+            each!(payonce_attempt as a, attempt_columns!(), "merchant = j.m AND out_trade_no = j.n", "FOR UPDATE"),
             "), o AS (SELECT o.* FROM (SELECT DISTINCT a.shop AS s, a.order_no AS o FROM a
                                        WHERE a.order_no IS NOT NULL ORDER BY 1, 2) AS j",
-            each!("payonce_order" as "o", order_columns!(), "shop = j.s AND order_no = j.o", "FOR UPDATE"),
+            each!(payonce_order as o, order_columns!(), "shop = j.s AND order_no = j.o", "FOR UPDATE"),
             ") SELECT a.*, o.* FROM a LEFT JOIN o ON false UNION ALL SELECT a.*, o.* FROM o LEFT JOIN a ON false"
         );
         let found = fetch(self, "read attempts and orders", bind_numbers(query(SQL), numbers)).await?;
@@ -205,7 +205,7 @@ impl Ledger for PgConnection {
         const SQL: &str = concat!(
             "SELECT a.* FROM unnest($1::text[], $2::text[]) AS j(s, o)",
             each!(
-                "payonce_attempt" as "a",
+                payonce_attempt as a,
                 attempt_columns!(),
                 "shop = j.s AND order_no = j.o",
                 "ORDER BY merchant, out_trade_no"
@@ -221,7 +221,7 @@ impl Ledger for PgConnection {
             held_by_number!("FOR UPDATE"),
             "), i AS (SELECT i.* FROM unnest($3::text[], $4::text[]) AS j(m, k)",
             each!(
-                "payonce_idempotency" as "i",
+                payonce_idempotency as i,
                 "merchant, idem_key, trade_no, amount, currency",
                 "merchant = j.m AND idem_key = j.k",
                 "OFFSET 0"
@@ -244,7 +244,7 @@ impl Ledger for PgConnection {
     async fn flow_of(&mut self, numbers: &[Number]) -> Result<Vec<FlowRow>, Error> {
         const SQL: &str = concat!(
             "SELECT f.* FROM unnest($1::text[], $2::text[]) AS j(m, n)",
-            each!("payonce_order_flow" as "f", flow_columns!(), "merchant = j.m AND out_trade_no = j.n", "OFFSET 0")
+            each!(payonce_order_flow as f, flow_columns!(), "merchant = j.m AND out_trade_no = j.n", "OFFSET 0")
         );
         fetch(self, "read the ledger", bind_numbers(query(SQL), numbers)).await?.iter().map(rows::flow).collect()
     }
@@ -478,9 +478,9 @@ impl Views for PgConnection {
         let numbers: Vec<Number> = attempts.iter().map(|attempt| attempt.number.clone()).collect();
         const FLOW: &str = concat!(
             "SELECT f.*, i.source, i.repeats FROM unnest($1::text[], $2::text[]) AS j(m, n)",
-            each!("payonce_order_flow" as "f", flow_columns!(), "merchant = j.m AND out_trade_no = j.n", "OFFSET 0"),
+            each!(payonce_order_flow as f, flow_columns!(), "merchant = j.m AND out_trade_no = j.n", "OFFSET 0"),
             each!(
-                "payonce_idempotency" as "i",
+                payonce_idempotency as i,
                 "source, repeats",
                 "merchant = f.merchant AND idem_key = f.idem_key",
                 "OFFSET 0"

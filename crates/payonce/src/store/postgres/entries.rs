@@ -23,7 +23,7 @@ macro_rules! update_orders {
                    FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[],
                                $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[])
                      AS j(s, o, a, st, p, r, u, cl, pd, st0, v0)",
-            each!("payonce_order" as "x", "ctid AS at", "shop = j.s AND order_no = j.o", "OFFSET 0"),
+            each!(payonce_order as x, "ctid AS at", "shop = j.s AND order_no = j.o", "OFFSET 0"),
             ") AS j WHERE o.ctid = j.at AND o.status = j.st0 AND o.version = j.v0"
         )
     };
