@@ -16,6 +16,11 @@ use crate::{error::Error, store::Engine};
 /// Another process may hold the file for this long before a write gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Two processes that make one file at the same time: while one switches it to WAL or makes the tables, SQLite refuses
+/// the other at once, whatever its time-out. It looks again so often.
+const LOOKS: u32 = 20;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
 /// A callback's evidence is about 2.5 kB: a page of 4 KiB takes one, a page of 8 KiB takes three. Larger pages cost
 /// more where neighbours in time are not neighbours in the tables. A file that is there keeps its size.
 const PAGE_BYTES: u32 = 8192;
@@ -89,7 +94,14 @@ impl Engine for SqliteConnection {
             .busy_timeout(BUSY_TIMEOUT)
             .disable_statement_logging();
         let options = SETTINGS.into_iter().fold(options, |options, (name, value)| options.pragma(name, value));
-        Self::connect_with(&options).await.map_err(|error| Error::from(error).during("open the database"))
+        let mut looks = 0;
+        loop {
+            match Self::connect_with(&options).await.map_err(|error| Error::from(error).during("open the database")) {
+                Err(error) if error.is_transient() && looks < LOOKS => tokio::time::sleep(BETWEEN_LOOKS).await,
+                done => return done,
+            }
+            looks += 1;
+        }
     }
 
     async fn connect_reader(options: &SqliteOptions) -> Result<Self, Error> {
@@ -100,7 +112,6 @@ impl Engine for SqliteConnection {
 
     async fn migrate(&mut self) -> Result<Vec<i64>, Error> {
         const TABLE: &str = "payonce_migrations";
-        const LOOKS: u32 = 20;
         let failed = |error: sqlx::migrate::MigrateError| Error::permanent(format!("migrate: {error}"));
         let migrations = MIGRATIONS.iter().map(|&(version, name, sql)| {
             Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
@@ -117,7 +128,7 @@ impl Engine for SqliteConnection {
             if looks == LOOKS {
                 return Err(failed(error));
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(BETWEEN_LOOKS).await;
         }
         let known: Vec<i64> = before.iter().map(|applied| applied.version).collect();
         Ok(MIGRATIONS.iter().map(|&(version, ..)| version).filter(|version| !known.contains(version)).collect())
@@ -143,7 +154,15 @@ fn open(options: &SqliteOptions) -> Result<rusqlite::Connection, Error> {
     let connection = rusqlite::Connection::open(&options.path)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
-    connection.pragma_update(None, "journal_mode", "wal")?;
+    let mut looks = 0;
+    while let Err(error) = connection.pragma_update(None, "journal_mode", "wal") {
+        let error = Error::from(error);
+        if !error.is_transient() || looks == LOOKS {
+            return Err(error);
+        }
+        looks += 1;
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
     connection.pragma_update(None, "synchronous", "full")?;
     for (name, value) in SETTINGS {
         connection.pragma_update(None, name, value)?;
