@@ -177,6 +177,13 @@ impl Worker {
                         round.lost += 1;
                         continue;
                     }
+                    Err(error) if error.is_transient() => {
+                        // The database went away, or a row was taken: that says nothing of the statement.
+                        let (due_at, error) = ((self.clock)().plus(SOON), Some(error.to_string()));
+                        let end = Finished { key: effect.key.clone(), state: EffectState::Ready, due_at, error };
+                        self.record(lease, &[end], round).await?;
+                        continue;
+                    }
                     Err(error) => DeliveryError(error.to_string()),
                 },
             };
@@ -226,6 +233,9 @@ impl Worker {
         Ok(())
     }
 }
+
+/// When a statement is tried again that the database had no time for.
+const SOON: Duration = Duration::from_secs(2);
 
 fn count(end: &'static str, sink: &str) {
     metrics::counter!("payonce_effects_total", "sink" => sink.to_owned(), "end" => end).increment(1);

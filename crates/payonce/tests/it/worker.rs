@@ -187,3 +187,27 @@ async fn two_payments_for_one_target_both_count() {
     let days: (i64,) = sqlx::query_as("SELECT days FROM member").fetch_one(&mut theirs).await.unwrap();
     assert_eq!(days, (60,));
 }
+
+/// A database that goes away says nothing of the statement: it is due again soon, whatever the effect's schedule.
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn a_statement_that_loses_its_database_is_due_soon() {
+    use payonce::store::{Database, server::Clock};
+    let end_session = EffectRule {
+        statement: Some(Statement::parse("SELECT pg_terminate_backend(pg_backend_pid())", None).unwrap()),
+        ..rule("stock", EffectRule::SQL)
+    };
+    let rules = Arc::new(Rules { effects: vec![end_session], ..Rules::default() });
+    let options = crate::servers::postgres("PAYONCE_TEST_POSTGRES15", "soon", Clock::Caller).await;
+    Database::<sqlx::PgConnection>::migrate(&options).await.unwrap();
+    let store = Arc::new(Database::<sqlx::PgConnection>::open(options, rules.clone()).await.unwrap());
+    store.register(&registration("O1", 100)).await.unwrap().unwrap();
+    let batch = payonce::apply::Batch::of(vec![delivery(payment("O1", "T1", 100))], NOW);
+    store.book(&batch).await.unwrap();
+    let worker = Worker::new(store.clone(), rules, EffectRule::SQL, None, WorkerOptions::default(), || NOW);
+    worker.run_once().await.unwrap();
+    let effect = view(store.as_ref(), "O1").await.effects.remove(0);
+    let wait = effect.due_at.distance(NOW);
+    assert_eq!(effect.state, EffectState::Ready, "{:?}", effect.last_error);
+    assert!(wait > Duration::ZERO && wait < Duration::from_secs(10), "{wait:?}: {:?}", effect.last_error);
+}
